@@ -30,19 +30,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from common import RESULTS, machine
 
 from rpml.deep.backbones import Network, open_network
 from rpml.deep.embedder import (
     Embedder,
+    MultiViewDataset,
     descriptors,
     frozen_descriptors,
     has_bf16,
     linear_start,
 )
 from rpml.deep.finetune import Training, descriptor_network
-from rpml.deep.inputs import ImageSpec, TrunkCache, build_cache
+from rpml.deep.inputs import ImageSpec, build_cache
 from rpml.deep.methods import METHODS
 from rpml.deep.methods.base import Method
 from rpml.deep.schedule import Schedule
@@ -98,17 +98,11 @@ def revision() -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()[:7]
 
 
-class Subset:
-    """Some of the images of a cache, as a `MultiViewDataset`."""
-
-    def __init__(self, cache: TrunkCache, rows: np.ndarray) -> None:
-        self._cache, self._rows, self.n_views = cache, rows, cache.n_views
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def load(self, rows: np.ndarray, views: np.ndarray) -> torch.Tensor:
-        return self._cache.load(self._rows[rows], views)
+def subset(cache: MultiViewDataset, chosen: np.ndarray) -> MultiViewDataset:
+    """Some of the images of a cache."""
+    return MultiViewDataset(
+        len(chosen), cache.n_views, lambda rows, views: cache.load(chosen[rows], views)
+    )
 
 
 class Images:
@@ -197,12 +191,12 @@ class Problem:
         self, method: Method, schedule: Schedule
     ) -> tuple[Embedder, list[dict[str, float]]]:
         """The embedder after training, and its history."""
-        inputs, start = Subset(self.images.cache, self.train), self.start(schedule.seed)
+        inputs, start = subset(self.images.cache, self.train), self.start(schedule.seed)
         trainer = Trainer(start, inputs, method, schedule, self.frozen, self.classes)
-        return trainer.run(), trainer.state.history
+        return trainer.run(), trainer.history
 
     def score(self, embedder: Embedder) -> Row:
-        held = Subset(self.images.cache, np.flatnonzero(self.held))
+        held = subset(self.images.cache, np.flatnonzero(self.held))
         return self.scores(descriptors(embedder, held, 0))
 
     def scores(self, Z: np.ndarray) -> Row:

@@ -12,6 +12,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,17 +21,22 @@ from deep import Images, Problem, Rows, add_common, measure_frozen
 
 from rpml.deep.embedder import mean_features
 from rpml.deep.methods import METHODS
-from rpml.deep.methods.base import Batch, Loss, LossSpec, Method
-from rpml.deep.methods.batches import (
+from rpml.deep.methods.base import (
+    Batch,
+    Batches,
     BatchIndices,
-    BatchSampler,
     FeatureBank,
+    Indices,
+    Loss,
+    LossSpec,
+    Method,
+    Sampler,
     aas_labels,
     class_sampler,
     in_two_views,
     label_sampler,
 )
-from rpml.deep.methods.mom import TripletPools, mine_pools, triplet_sampler
+from rpml.deep.methods.mom import mine_pools, triplet_batches
 from rpml.deep.methods.unsupervised import MemoryNCE
 from rpml.method.triplets.batches import batch_sampler
 from rpml.runtime.rows import unit_rows
@@ -54,8 +60,8 @@ class Tenth(Loss):
         super().__init__()
         self.loss, self.learns_projection = loss, loss.learns_projection
 
-    def begin_epoch(self, sampler: BatchSampler) -> None:
-        self.loss.begin_epoch(sampler)
+    def begin_epoch(self, labels: Indices | None) -> None:
+        self.loss.begin_epoch(labels)
 
     def forward(self, batch: Batch) -> torch.Tensor:
         return 0.1 * self.loss(batch)
@@ -80,23 +86,18 @@ def tenth(name: str) -> Method:
     return replace(method, loss=lambda spec: Tenth(method.loss(spec)))
 
 
-def correct_pools(bank: FeatureBank) -> BatchSampler:
+def correct_pools(bank: FeatureBank) -> tuple[Batches, None]:
     """The pools of MOM without positives of other classes and negatives of the same class."""
-    pools, classes = mine_pools(bank), bank.classes
-    own = [classes[anchor] for anchor in pools.anchors]
-    right = [classes[p] == y for p, y in zip(pools.positives, own, strict=True)]
-    wrong = [classes[n] != y for n, y in zip(pools.negatives, own, strict=True)]
-    kept = [i for i, (p, n) in enumerate(zip(right, wrong, strict=True)) if p.any() and n.any()]
-    correct = TripletPools(
-        pools.anchors[kept],
-        [pools.positives[i][right[i]] for i in kept],
-        [pools.negatives[i][wrong[i]] for i in kept],
-        [pools.weights[i][right[i]] for i in kept],
-    )
-    return triplet_sampler(correct)
+    classes, correct = bank.classes, []
+    for anchor, positives, negatives, weights in mine_pools(bank):
+        right = classes[positives] == classes[anchor]
+        wrong = classes[negatives] != classes[anchor]
+        if right.any() and wrong.any():
+            correct.append((anchor, positives[right], negatives[wrong], weights[right]))
+    return partial(triplet_batches, correct), None
 
 
-def srpml(sampler: Callable[[FeatureBank], BatchSampler]) -> Method:
+def srpml(sampler: Sampler) -> Method:
     return replace(METHODS["srpml"], sampler=sampler)
 
 
@@ -108,7 +109,7 @@ def agreed_labels(bank: FeatureBank, n_levels: int = 2) -> np.ndarray:
     return np.unique(np.stack(found), axis=1, return_inverse=True)[1].ravel()
 
 
-def two_view_sampler(labels: np.ndarray) -> BatchSampler:
+def two_view_sampler(labels: np.ndarray) -> tuple[Batches, Indices]:
     """Half of the images by label, four per label, half at random; all in two views."""
 
     def batches(rng: np.random.Generator, n_views: int, batch_size: int) -> Iterator[BatchIndices]:
@@ -119,34 +120,34 @@ def two_view_sampler(labels: np.ndarray) -> BatchSampler:
             batch = in_two_views(images, n_views, rng)
             yield replace(batch, labels=labels[batch.rows])
 
-    return BatchSampler(batches, labels)
+    return batches, labels
 
 
 def cross_fitted(problem: Problem) -> Method:
     """sRPML on labels before training; those of one half of the views select the other half."""
 
-    def sampler(bank: FeatureBank) -> BatchSampler:
+    def sampler(bank: FeatureBank) -> tuple[Batches, Indices]:
         embedder, frozen = problem.start(bank.seed), problem.frozen
         halves = (mean_features(embedder, frozen[:, side::2]) for side in (0, 1))
         sides = [label_sampler(aas_labels(replace(bank, features=x), 2)) for x in halves]
 
         def batches(rng: np.random.Generator, n_views: int, batch_size: int) -> Any:
-            both = [side.batches(rng, n_views, batch_size) for side in sides]
+            both = [side(rng, n_views, batch_size) for side, _ in sides]
             for pair in zip(*both, strict=False):
                 for side, batch in enumerate(pair):  # labels of view k % 2 == side
                     others = np.arange(1 - side, n_views, 2)
                     yield replace(batch, views=rng.choice(others, len(batch.rows)))
 
-        return BatchSampler(batches, sides[0].labels)
+        return batches, sides[0][1]
 
     return replace(METHODS["srpml"], sampler=sampler, mines_once=True)
 
 
-def agreed(n_levels: int) -> Callable[[FeatureBank], BatchSampler]:
+def agreed(n_levels: int) -> Sampler:
     return lambda bank: label_sampler(agreed_labels(bank, n_levels))
 
 
-def two_views(labels: Callable[[FeatureBank], np.ndarray]) -> Callable[[FeatureBank], BatchSampler]:
+def two_views(labels: Callable[[FeatureBank], np.ndarray]) -> Sampler:
     return lambda bank: two_view_sampler(labels(bank))
 
 

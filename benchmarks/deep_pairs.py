@@ -17,9 +17,9 @@ from deep import revision
 from deep_choice import agreed_labels
 from deep_page import DOCS, replace_table
 
-from rpml.deep.methods.batches import CLUSTERS, FeatureBank, aas_labels, kmeans_labels
+from rpml.deep.methods.base import CLUSTERS, FeatureBank, aas_labels, kmeans_labels
 from rpml.deep.methods.mom import mine_pools
-from rpml.deep.methods.stml import nearest_images
+from rpml.deep.methods.unsupervised import nearest_images
 from rpml.estimator import RPML
 
 BEGIN = "<!-- table: python benchmarks/deep_pairs.py -->"
@@ -60,9 +60,10 @@ def scored(name: str, pairs: Pairs, classes: np.ndarray) -> dict:
 
 
 def measure(bank: FeatureBank, classes: np.ndarray) -> list[dict]:
-    neighbors = nearest_images(bank)
+    neighbors = nearest_images(bank)[:, 1:]
     everyone = np.arange(len(classes))
     pools = mine_pools(bank)
+    anchors = np.array([pool[0] for pool in pools])
     samplers = {
         "AAS": from_labels(aas_labels(bank, 1)),
         "AAS, two levels (sRPML)": from_labels(aas_labels(bank, 2)),
@@ -72,10 +73,10 @@ def measure(bank: FeatureBank, classes: np.ndarray) -> list[dict]:
         f"k-means, {CLUSTERS} clusters (DeepCluster)": from_labels(kmeans_labels(bank, CLUSTERS)),
         "four nearest neighbors (STML's batches)": from_lists(everyone, list(neighbors)),
         "manifold, not Euclidean neighbors (MOM's positives)": from_lists(
-            pools.anchors, pools.positives
+            anchors, [pool[1] for pool in pools]
         ),
         "Euclidean, not manifold neighbors (MOM's negatives)": from_lists(
-            pools.anchors, pools.negatives
+            anchors, [pool[2] for pool in pools]
         ),
     }
     return [scored(name, pairs, classes) for name, pairs in samplers.items()]

@@ -13,8 +13,8 @@ from torch import nn
 
 from rpml.cli.app import app
 from rpml.cli.progress import Reporter
-from rpml.deep import backbones, embedder
-from rpml.deep.googlenet import read_weights
+from rpml.deep import backbones, finetune
+from rpml.deep.backbones import read_weights
 from tests.cli.json_schema import check_fields
 
 SMALL = ["--size", "32", "--dim", "4", "--views", "1", "--epochs", "2", "-q", "--threads", "1"]
@@ -74,11 +74,12 @@ def test_finetune_then_features(tiny_backbone, photos, tmp_path):
 
 def test_the_file_embeds_as_the_trained_network_does(tiny_backbone, photos, tmp_path):
     from rpml.deep.embedder import descriptors
-    from rpml.deep.finetune import Training, finetune, prepare
+    from rpml.deep.finetune import Training, prepare
     from rpml.deep.inputs import ImageSpec, build_cache
     from rpml.deep.methods import METHODS
     from rpml.deep.onnx_file import write_onnx
     from rpml.deep.schedule import Schedule
+    from rpml.deep.trainer import Trainer
     from rpml.runtime.context import Context
     from rpml.vision.backbone import Backbone
     from rpml.vision.files import find_images
@@ -88,9 +89,10 @@ def test_the_file_embeds_as_the_trained_network_does(tiny_backbone, photos, tmp_
     schedule = Schedule(epochs=1, batch_size=12, learning_rate=1e-3)
     training = Training(4, image_spec=ImageSpec(32, Views(1)), schedule=schedule)
     files = find_images(photos / "train")
-    start = prepare(files, network, training, tmp_path / "train", Context())
-    embedder, history = finetune(start, METHODS["srpml"], schedule, Context())
-    assert len(history) == 1
+    start, inputs, frozen = prepare(files, network, training, tmp_path / "train", Context())
+    trainer = Trainer(start, inputs, METHODS["srpml"], schedule, frozen)
+    embedder = trainer.run()
+    assert len(trainer.history) == 1
     cache = build_cache(
         find_images(photos / "test"), network, ImageSpec(32, Views()), tmp_path / "te"
     )
@@ -129,7 +131,7 @@ def test_the_whole_network_trains_on_the_budget_of_the_paper(
 def test_bf16_is_accepted_and_emulation_warns(tiny_backbone, photos, tmp_path, monkeypatch):
     args = ["finetune", photos / "train", "--backbone", tiny_backbone, *SMALL[:-3], "--bf16"]
     for fast in (True, False):
-        monkeypatch.setattr(embedder, "has_bf16", lambda fast=fast: fast)
+        monkeypatch.setattr(finetune, "has_bf16", lambda fast=fast: fast)
         done = invoke(*args, "--threads", "1", "-o", tmp_path / f"{fast}.onnx")
         assert done.exit_code == 0, done.stderr
         assert ("faster without --bf16" in done.stderr) is not fast

@@ -5,8 +5,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
-from rpml.deep import distillation as module
-from rpml.deep.distillation import TEMPERATURE, FeatureDistillation
+from rpml.deep import trainer as module
+from rpml.deep.trainer import TEMPERATURE, FeatureDistillation
 
 N, P, L = 30, 6, 3
 

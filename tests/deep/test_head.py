@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
 import rpml
-from rpml.deep.head import DeepHead, SupervisedDeepHead, VectorViews
+from rpml.deep.head import DeepHead, vector_views
 from rpml.deep.methods import METHODS as LOSSES
 from rpml.evaluation.registry import DEEP_METHODS, chosen_methods
 
@@ -40,23 +40,23 @@ def test_the_registry_names_every_loss_as_it_is():
 
 def test_the_map_is_what_was_trained(vectors):
     X, y = vectors
-    head = SupervisedDeepHead(3, method="contrastive", n_epochs=2, random_state=0).fit(X, y)
+    head = DeepHead(3, method="contrastive", n_epochs=2, random_state=0).fit(X, y)
     Z = head.transform(X)
     np.testing.assert_allclose(np.linalg.norm(Z, axis=1), 1, rtol=1e-5)
-    again = SupervisedDeepHead(3, method="contrastive", n_epochs=2, random_state=0).fit(X, y)
+    again = DeepHead(3, method="contrastive", n_epochs=2, random_state=0).fit(X, y)
     np.testing.assert_allclose(again.transform(X), Z, atol=1e-6)
 
 
 def test_classes_are_needed_by_those_that_use_them(vectors):
     with pytest.raises(ValueError, match="requires y"):
-        SupervisedDeepHead(3, method="triplet").fit(vectors[0])
+        DeepHead(3, method="triplet").fit(vectors[0])
     with pytest.raises(ValueError, match="no method"):
         DeepHead(3, method="absent").fit(vectors[0])
 
 
 def test_the_first_view_is_the_vector(vectors):
     X, _ = vectors
-    views = VectorViews(X, 0)
+    views = vector_views(X, 0)
     rows = np.arange(10)
     plain = views.load(rows, np.zeros(10, np.intp)).numpy()
     np.testing.assert_allclose(plain, X[:10] / np.linalg.norm(X[:10], axis=1)[:, None], rtol=1e-5)

@@ -33,7 +33,7 @@ def label_features_by_epoch(start, inputs, schedule, context):
 
     def report(progress):
         if progress.stage == "train" and progress.info:
-            seen.append(trainer.state.label_features.copy())
+            seen.append(trainer.label_features.copy())
 
     trainer.run(replace(context, report=report))
     return seen
@@ -42,7 +42,7 @@ def label_features_by_epoch(start, inputs, schedule, context):
 @pytest.mark.parametrize("key", list(METHODS))
 def test_every_method_trains(start, inputs, key):
     embedder, _ = start
-    state = trained(start, inputs, key).state
+    state = trained(start, inputs, key)
     assert [h["steps"] for h in state.history] == [2, 2]
     assert np.isfinite([h["loss"] for h in state.history]).all()
     moved = [
@@ -57,7 +57,7 @@ def test_labels_teach(start, inputs):
     schedule = Schedule(
         epochs=15, batch_size=40, learning_rate=3e-3, feature_distillation=0.0, ema_decay=0.5
     )
-    after = trained(start, inputs, "triplet-hard", schedule).state.teacher
+    after = trained(start, inputs, "triplet-hard", schedule).teacher
     before = recall_at_k(descriptors(embedder, inputs, 0), inputs.classes, ks=(1,))[1]
     assert recall_at_k(descriptors(after, inputs, 0), inputs.classes, ks=(1,))[1] > before
 
@@ -68,20 +68,20 @@ def test_the_schedule_has_the_last_word_on_the_learning_rate(start, inputs, rate
     method = replace(METHODS["triplet"], learning_rate=2e-3)
     schedule = replace(FAST, learning_rate=rate)
     trainer = Trainer(embedder, inputs, method, schedule, frozen, inputs.classes)
-    assert trainer.state.optimizer.param_groups[0]["lr"] == (rate or 2e-3)
+    assert trainer.optimizer.param_groups[0]["lr"] == (rate or 2e-3)
 
 
 def test_the_projection_of_srpml_stays_orthonormal(start, inputs):
-    L = trained(start, inputs).state.teacher.projection
+    L = trained(start, inputs).teacher.projection
     torch.testing.assert_close(L.T @ L, torch.eye(L.shape[1]), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("key", ["srpml", "nce", "triplet-hdml"])
 def test_a_killed_run_goes_on_with_the_same_losses(start, inputs, key, tmp_path):
-    whole = trained(start, inputs, key, replace(FAST, epochs=3)).state
+    whole = trained(start, inputs, key, replace(FAST, epochs=3))
     places = [Context(store=Checkpoint(tmp_path / "c", "d", {}, resume=True)) for _ in range(2)]
     trained(start, inputs, key, replace(FAST, epochs=1), places[0])  # killed after an epoch
-    again = trained(start, inputs, key, replace(FAST, epochs=3), places[1]).state
+    again = trained(start, inputs, key, replace(FAST, epochs=3), places[1])
     assert [h["loss"] for h in again.history] == [h["loss"] for h in whole.history]
     for a, b in zip(again.teacher.parameters(), whole.teacher.parameters(), strict=True):
         assert torch.equal(a, b)
@@ -120,7 +120,7 @@ def test_distilled_features_stay_near(start, inputs, term):
     def moved(weight):
         weights = {"feature_distillation": 0.0, "neighbor_distillation": 0.0, term: weight}
         trainer = trained(start, inputs, "exemplar", replace(FAST, epochs=4, **weights))
-        student = trainer.state.student
+        student = trainer.student
         now = descriptors(student, inputs, 0, student.features)
         return 1 - (now * before).sum(1).mean()
 
@@ -129,8 +129,8 @@ def test_distilled_features_stay_near(start, inputs, term):
 
 @pytest.mark.parametrize("key", ["srpml", "nce", "stml", "triplet-daml"])
 def test_micro_batches_train_the_same_network(start, inputs, key):
-    whole = trained(start, inputs, key).state
-    parts = trained(start, inputs, key, replace(FAST, micro_batch=7)).state  # does not divide 40
+    whole = trained(start, inputs, key)
+    parts = trained(start, inputs, key, replace(FAST, micro_batch=7))  # does not divide 40
     np.testing.assert_allclose(
         [h["loss"] for h in parts.history], [h["loss"] for h in whole.history], rtol=1e-4
     )
@@ -170,7 +170,7 @@ def test_methods_with_the_same_sampler_see_the_same_batches(start, inputs, uses_
 def test_no_method_changes_another(start, inputs):
     """Not the inputs, the start, the frozen descriptors or torch's global random state."""
     embedder, frozen = start
-    alone = trained(start, inputs, "srpml").state
+    alone = trained(start, inputs, "srpml")
     before = [inputs.maps.copy(), frozen.copy(), *(p.clone() for p in embedder.parameters())]
     random_state = torch.get_rng_state()
     for key in METHODS:
@@ -179,7 +179,7 @@ def test_no_method_changes_another(start, inputs):
     for a, b in zip(before, after, strict=True):
         assert (a == b).all()
     assert torch.equal(random_state, torch.get_rng_state())
-    again = trained(start, inputs, "srpml").state
+    again = trained(start, inputs, "srpml")
     assert [h["loss"] for h in again.history] == [h["loss"] for h in alone.history]
     for a, b in zip(again.teacher.parameters(), alone.teacher.parameters(), strict=True):
         assert torch.equal(a, b)
@@ -187,7 +187,7 @@ def test_no_method_changes_another(start, inputs):
 
 def test_stops_when_the_label_free_score_stalls(start, inputs):
     schedule = replace(FAST, epochs=30, patience=1, learning_rate=1e-12)
-    history = trained(start, inputs, "triplet", replace(schedule, projection_rate=1e-12)).state
+    history = trained(start, inputs, "triplet", replace(schedule, projection_rate=1e-12))
     assert len(history.history) == 2
     assert 0 <= history.history[0]["agreement"] <= 1
 

@@ -3,9 +3,8 @@
 Also the linear RPML that it starts from, and descriptors of images and views without gradients.
 """
 
-import warnings
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn.functional import normalize
 
-from rpml.deep.methods.batches import Indices
+from rpml.deep.methods.base import Indices
 from rpml.estimator import RPML
 from rpml.evaluation.metrics.label_free import neighbor_overlap
 from rpml.method.graph.neighbors import nearest_neighbors
@@ -22,6 +21,7 @@ from rpml.runtime.context import Arrays, Context, Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import slices, unit_rows
 from rpml.runtime.schema import ArraySpec, Schema
+from rpml.vision.engine import Failure
 
 POOLINGS = ("mac", "average", "gem")
 _GEM_POWER = 3.0
@@ -29,15 +29,20 @@ _BLOCK = 256  # images per forward pass
 _SAMPLE = 500  # images for the label-free score
 
 
-class MultiViewDataset(Protocol):
+@dataclass(frozen=True)
+class MultiViewDataset:
     """The inputs of training: `n_views` views per image, the first being the image itself."""
 
+    n_images: int
     n_views: int
+    load: Callable[[Indices, Indices], torch.Tensor]
+    """(rows, views) -> a batch: view ``views[i]`` of image ``rows[i]``."""
+    ids: Sequence[str] = ()
+    failures: Sequence[Failure] = ()
+    """Images that were skipped."""
 
-    def __len__(self) -> int: ...
-
-    def load(self, rows: Indices, views: Indices) -> torch.Tensor:
-        """Return a batch: view ``views[i]`` of image ``rows[i]``."""
+    def __len__(self) -> int:
+        return self.n_images
 
 
 class Embedder(nn.Module):
@@ -76,13 +81,13 @@ class Embedder(nn.Module):
             out = self.upper(maps)
         return pool_maps(out.float(), self.pool)
 
-    def features(self, maps: torch.Tensor) -> torch.Tensor:
-        """Return whitened unit rows (the x of the method)."""
-        return self.whiten(self.pooled(maps))
-
     def whiten(self, pooled: torch.Tensor) -> torch.Tensor:
         """Return the whitened unit rows of descriptors."""
         return normalize((normalize(pooled) - self.mean) @ self.matrix)
+
+    def features(self, maps: torch.Tensor) -> torch.Tensor:
+        """Return whitened unit rows (the x of the method)."""
+        return self.whiten(self.pooled(maps))
 
     def embed(self, features: torch.Tensor) -> torch.Tensor:
         """Return unit rows of the embedding."""
@@ -108,15 +113,6 @@ def has_bf16() -> bool:
     if torch.cuda.is_available():
         return bool(torch.cuda.is_bf16_supported())
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-
-
-def warn_if_emulated(bf16: bool) -> None:
-    """Warn if bfloat16 would be emulated."""
-    if bf16 and not has_bf16():
-        warnings.warn(
-            "this processor has no arithmetic in bfloat16: training is faster without --bf16",
-            stacklevel=2,
-        )
 
 
 def linear_start(frozen: NDArray[np.floating], dim: int, seed: int) -> RPML:

@@ -1,6 +1,7 @@
 """From images to a trained network: trunk cache, common start, training, one ONNX file."""
 
 import os
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -15,14 +16,14 @@ from rpml.deep.embedder import (
     Embedder,
     MultiViewDataset,
     frozen_descriptors,
+    has_bf16,
     linear_start,
 )
-from rpml.deep.inputs import ImageInputs, ImageSpec, check_cache, open_inputs, remove_cache
+from rpml.deep.inputs import ImageSpec, check_cache, open_inputs, remove_cache
 from rpml.deep.methods import METHODS, check_methods
-from rpml.deep.methods.base import Method
-from rpml.deep.methods.batches import Indices
+from rpml.deep.methods.base import Indices
 from rpml.deep.onnx_file import check_onnx_output, fingerprint_of, sidecar_of, write_onnx
-from rpml.deep.schedule import Schedule, check_budget, paper_schedule
+from rpml.deep.schedule import BUDGETS, Schedule, paper_schedule
 from rpml.deep.trainer import Trainer
 from rpml.io.checkpoint import (
     Checkpoint,
@@ -57,23 +58,18 @@ class Training:
     `rpml.deep.schedule.paper_schedule`)."""
 
     def __post_init__(self) -> None:
-        check_budget(self.budget)
+        if self.budget not in BUDGETS:
+            names = ", ".join(BUDGETS)
+            raise InputError(f"the schedule must be one of {names}, got {self.budget!r}")
+        if self.bf16 and not has_bf16():
+            warnings.warn(
+                "this processor has no arithmetic in bfloat16: training is faster without --bf16",
+                stacklevel=3,
+            )
 
     def schedule_of(self, method: str) -> Schedule:
         """The schedule of a method (a key of `rpml.deep.methods.METHODS`)."""
         return paper_schedule(method, self.schedule) if self.budget == "paper" else self.schedule
-
-
-@dataclass(frozen=True)
-class Initialization:
-    """Where every method starts: activations, descriptors before training and the embedder.
-
-    The embedder is the linear RPML on the descriptors of all views: whitening and projection.
-    """
-
-    inputs: ImageInputs
-    frozen: NDArray[np.float32]
-    embedder: Embedder
 
 
 def prepare(
@@ -83,11 +79,12 @@ def prepare(
     folder: Path,
     context: Context,
     descriptor_context: Context | None = None,
-) -> Initialization:
-    """Cache the activations of the trunk, if any, in `folder` and fit the initial embedder.
+) -> tuple[Embedder, MultiViewDataset, NDArray[np.float32]]:
+    """Return where every method starts: embedder, inputs and descriptors before training.
 
-    It is the linear RPML on the descriptors of the images and their views. The descriptors depend
-    on fewer settings, so they may have a context with a checkpoint of their own.
+    The activations of the trunk, if any, are cached in `folder`. The embedder is the linear RPML on
+    the descriptors of the images and their views. The descriptors depend on fewer settings, so they
+    may have a context with a checkpoint of their own.
     """
     if training.dim >= len(files):  # before the minutes that the cache takes
         raise InputError(
@@ -109,7 +106,7 @@ def prepare(
     arrays = context.stage("linear", schema, learn)
     whitening = Preprocessing(True, arrays["mean"], arrays["matrix"], True)
     embedder = Embedder(network.upper, training.pool, whitening, arrays["L"], training.bf16)
-    return Initialization(inputs, frozen, embedder)
+    return embedder, inputs, frozen
 
 
 def descriptor_network(network: Network, inputs: MultiViewDataset, training: Training) -> Embedder:
@@ -117,32 +114,6 @@ def descriptor_network(network: Network, inputs: MultiViewDataset, training: Tra
     maps = inputs.load(np.zeros(1, np.intp), np.zeros(1, np.intp))
     d = network.upper(maps).shape[1]
     return Embedder(network.upper, training.pool, identity(d, True), np.eye(d), training.bf16)
-
-
-def finetune(
-    initial: Initialization,
-    method: Method,
-    schedule: Schedule,
-    context: Context,
-    classes: Indices | None = None,
-) -> tuple[Embedder, list[dict[str, float]]]:
-    """Train by one method; returns the embedder and the scores of each epoch."""
-    trainer = Trainer(initial.embedder, initial.inputs, method, schedule, initial.frozen, classes)
-    embedder = trainer.run(context)
-    return embedder.eval(), trainer.state.history
-
-
-@dataclass(frozen=True)
-class FinetuningOutcome:
-    """The result of fine-tuning."""
-
-    embedder: Embedder
-    """The trained upper blocks and the embedding."""
-    history: list[dict[str, float]]
-    """The scores of each epoch."""
-    n_images: int
-    n_skipped: int
-    """Images that could not be read."""
 
 
 @dataclass(frozen=True)
@@ -205,8 +176,8 @@ class ResumableFinetuning(ResumableRun):
         training: Training,
         method: str = "srpml",
         context: Context | None = None,
-    ) -> FinetuningOutcome:
-        """Train by one method and write the network.
+    ) -> Trainer:
+        """Train by one method and write the network; return its `history` and `inputs`.
 
         Parameters
         ----------
@@ -229,15 +200,15 @@ class ResumableFinetuning(ResumableRun):
             self.directory.mkdir(exist_ok=True)
             context = replace(context or Context(), seed=training.schedule.seed, store=store)
             try:
-                outcome = self._train(files, network, training, method, context)
+                trainer = self._train(files, network, training, method, context)
             except InputError:
                 with suppress(OSError):  # unless it holds something to resume from
                     self.directory.rmdir()
                 raise
             size, key = training.image_spec.size, fingerprint(digest, settings)
-            write_onnx(network, outcome.embedder, size, self.path, key, self.overwrite)
+            write_onnx(network, trainer.teacher, size, self.path, key, self.overwrite)
             self.discard()
-        return outcome
+        return trainer
 
     def is_complete(
         self, files: Sequence[ImageFile], network: Network, training: Training, method: str
@@ -260,13 +231,14 @@ class ResumableFinetuning(ResumableRun):
         training: Training,
         name: str,
         context: Context,
-    ) -> FinetuningOutcome:
+    ) -> Trainer:
         cache = Path(self.cache) if self.cache else self.directory / "trunk"
-        initial = prepare(files, network, training, cache, context)
-        inputs, method = initial.inputs, METHODS[name]
+        embedder, inputs, frozen = prepare(files, network, training, cache, context)
+        method, schedule = METHODS[name], training.schedule_of(name)
         classes = folder_classes(inputs.ids) if method.uses_labels else None
-        embedder, history = finetune(initial, method, training.schedule_of(name), context, classes)
-        return FinetuningOutcome(embedder, history, len(inputs), len(inputs.failures))
+        trainer = Trainer(embedder, inputs, method, schedule, frozen, classes)
+        trainer.run(context)
+        return trainer
 
 
 def _settings(network: Network, training: Training, method: str) -> Json:

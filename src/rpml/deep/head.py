@@ -5,50 +5,44 @@ torch is imported when a head is fitted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from rpml.evaluation.baselines.linear import LinearBaseline
+from rpml.evaluation.registry import DEEP_METHODS
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.rows import Array, RandomState, unit_rows
 
 if TYPE_CHECKING:
-    import torch
+    from rpml.deep.embedder import MultiViewDataset
 
 VIEWS = 3
 DROPPED = 0.2  # share of missing coordinates in a view
 _MASKS = 64
 
 
-class VectorViews:
+def vector_views(X: NDArray[np.floating], seed: int) -> MultiViewDataset:
     """Vectors as training inputs; a fifth of the coordinates is missing in each view."""
+    import torch
 
-    n_views = VIEWS
+    from rpml.deep.embedder import MultiViewDataset
 
-    def __init__(self, X: NDArray[np.floating], seed: int) -> None:
-        self._X = unit_rows(np.asarray(X, np.float32))
-        rng = np.random.default_rng(seed)
-        masks = rng.random((VIEWS, _MASKS, X.shape[1])) >= DROPPED
-        masks[0] = True  # the first view is the vector itself
-        self._masks = masks.astype(np.float32)
+    rows = unit_rows(np.asarray(X, np.float32))
+    rng = np.random.default_rng(seed)
+    masks = rng.random((VIEWS, _MASKS, X.shape[1])) >= DROPPED
+    masks[0] = True  # the first view is the vector itself
 
-    def __len__(self) -> int:
-        return len(self._X)
+    def load(wanted: NDArray[np.intp], views: NDArray[np.intp]) -> torch.Tensor:
+        return torch.from_numpy(rows[wanted] * masks[views, wanted % _MASKS].astype(np.float32))
 
-    def load(self, rows: NDArray[np.intp], views: NDArray[np.intp]) -> torch.Tensor:
-        """Return a batch: view ``views[i]`` of vector ``rows[i]``."""
-        import torch
-
-        return torch.from_numpy(self._X[rows] * self._masks[views, rows % _MASKS])
+    return MultiViewDataset(len(rows), VIEWS, load)
 
 
 class DeepHead(LinearBaseline):
-    """A label-free `method` of `rpml.deep.methods.METHODS` that only learns a linear map."""
-
-    uses_labels: ClassVar[bool] = False
+    """A `method` of `rpml.deep.methods.METHODS` that only learns a linear map."""
 
     def __init__(
         self,
@@ -60,6 +54,11 @@ class DeepHead(LinearBaseline):
     ) -> None:
         self.n_components, self.method = n_components, method
         self.n_epochs, self.random_state = n_epochs, random_state
+
+    @property
+    def uses_labels(self) -> bool:  # type: ignore[override]
+        """Whether the method sees the classes of the training rows."""
+        return any(deep.uses_labels for deep in DEEP_METHODS if deep.name == self.method)
 
     def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         from rpml.runtime.extras import require
@@ -75,7 +74,7 @@ class DeepHead(LinearBaseline):
         check_methods([self.method])
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         start = linear_start(X[:, None], self.n_components, seed)
-        inputs = VectorViews(X, seed)
+        inputs = vector_views(X, seed)
         upper = torch.nn.Identity()
         embedder = Embedder(upper, "mac", start.preprocessing_, start.components_.T)
         schedule = Schedule(
@@ -90,9 +89,3 @@ class DeepHead(LinearBaseline):
         matrix = (trained.matrix @ trained.projection).detach().cpu().numpy()
         # the scaling between the two products does not matter, since the result has unit norm
         return Preprocessing(True, start.preprocessing_.mean, matrix, True)
-
-
-class SupervisedDeepHead(DeepHead):
-    """A method of `rpml.deep` that sees the classes of the training rows."""
-
-    uses_labels: ClassVar[bool] = True

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from rpml.deep.backbones import Network
-from rpml.deep.methods.batches import Indices
+from rpml.deep.embedder import MultiViewDataset
+from rpml.deep.methods.base import Indices
 from rpml.io.container import canonical_json
 from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.errors import InputError
@@ -59,38 +60,17 @@ class ImageSpec:
         return [as_array(self.views.view(image, file.id, view), shape) for view in views]
 
 
-class TrunkCache:
-    """The activations of a trunk in a folder of `build_cache`, as a `MultiViewDataset`."""
-
-    def __init__(self, folder: Path, manifest: Json) -> None:
-        ids: list[str] = manifest["ids"]
-        self._maps = _open_maps(folder, len(ids))
-        self.failures = tuple(Failure(**failure) for failure in manifest["failures"])
-        failed = {failure.id for failure in self.failures}
-        self._rows = np.array([i for i, name in enumerate(ids) if name not in failed], np.intp)
-        self.ids = [ids[i] for i in self._rows]
-        self.n_views = int(self._maps.shape[1])
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def load(self, rows: Indices, views: Indices) -> torch.Tensor:
-        """Return a batch: view ``views[i]`` of image ``rows[i]``."""
-        maps = self._maps[self._rows[rows], views]
-        return torch.from_numpy(maps.astype(np.float32))
-
-
 def build_cache(
     files: Sequence[ImageFile],
     network: Network,
     image_spec: ImageSpec,
     folder: str | Path,
     context: Context | None = None,
-) -> TrunkCache:
+) -> MultiViewDataset:
     """Compute or read the activations of the trunk; an interrupted run is resumed.
 
-    Unreadable images are skipped and listed in `TrunkCache.failures`. The folder is for this cache
-    only and created if needed; the context receives progress.
+    Unreadable images are skipped. The folder is for this cache only and created if needed; the
+    context receives progress.
     """
     folder = Path(folder)
     check_cache(folder)
@@ -104,10 +84,23 @@ def build_cache(
     manifest = _read_manifest(folder, key) or {**key, "images": 0, "failures": []}
     if manifest["images"] < len(files):
         _compute(files, network, image_spec, folder, manifest, context or Context())
-    cache = TrunkCache(folder, manifest)
-    if not len(cache):
-        raise nothing_left(cache.failures)
-    return cache
+    maps = _open_maps(folder, len(files))
+    failures = [Failure(**failure) for failure in manifest["failures"]]
+    used, ids = _without(files, failures)
+
+    def load(rows: Indices, views: Indices) -> torch.Tensor:
+        return torch.from_numpy(maps[used[rows], views].astype(np.float32))
+
+    return MultiViewDataset(len(ids), maps.shape[1], load, ids, failures)
+
+
+def _without(files: Sequence[ImageFile], failures: Sequence[Failure]) -> tuple[Indices, list[str]]:
+    """Return the positions and ids of the files that could be read."""
+    failed = {failure.id for failure in failures}
+    used = np.array([i for i, file in enumerate(files) if file.id not in failed], np.intp)
+    if not len(used):
+        raise nothing_left(failures)
+    return used, [files[i].id for i in used]
 
 
 def check_cache(folder: str | Path) -> None:
@@ -220,44 +213,33 @@ def _check_space(folder: Path, shape: tuple[int, ...]) -> None:
         )
 
 
-class DecodedImages:
+def decoded_images(
+    files: Sequence[ImageFile], network: Network, image_spec: ImageSpec
+) -> MultiViewDataset:
     """Images that are decoded in threads when a batch is loaded, for networks without a trunk.
 
     Each image is decoded once to find unreadable ones. Of the trunk, only the network's input
     convention is applied.
     """
+    pool = ThreadPoolExecutor(thread_count(), "rpml-decode")
 
-    def __init__(self, files: Sequence[ImageFile], network: Network, image_spec: ImageSpec) -> None:
-        self._network, self._spec = network, image_spec
-        self._pool = ThreadPoolExecutor(thread_count(), "rpml-decode")
-        reasons = list(self._pool.map(self._reason, files))
-        self._files = [file for file, why in zip(files, reasons, strict=True) if why is None]
-        self.failures = tuple(
-            Failure(file.id, why) for file, why in zip(files, reasons, strict=True) if why
-        )
-        if not self._files:
-            raise nothing_left(self.failures)
-        self.ids = [file.id for file in self._files]
-        self.n_views = image_spec.views.count + 1
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-    def load(self, rows: Indices, views: Indices) -> torch.Tensor:
-        """Return a batch: view ``views[i]`` of image ``rows[i]``."""
-        files = [self._files[row] for row in rows]
-        tiles = self._pool.map(self._spec.tiles, files, ([view] for view in views.tolist()))
-        return torch.from_numpy(self._network.trunk_maps(np.stack([tile for (tile,) in tiles])))
-
-    def _reason(self, file: ImageFile) -> str | None:
+    def reason(file: ImageFile) -> str:
         try:
-            self._spec.tiles(file, [0])
+            image_spec.tiles(file, [0])
         except ImageError as error:
             return str(error)
-        return None
+        return ""
 
+    reasons = zip(files, pool.map(reason, files), strict=True)
+    failures = [Failure(file.id, why) for file, why in reasons if why]
+    used, ids = _without(files, failures)
 
-ImageInputs = TrunkCache | DecodedImages
+    def load(rows: Indices, views: Indices) -> torch.Tensor:
+        wanted = [files[i] for i in used[rows]]
+        tiles = pool.map(image_spec.tiles, wanted, ([view] for view in views.tolist()))
+        return torch.from_numpy(network.trunk_maps(np.stack([tile for (tile,) in tiles])))
+
+    return MultiViewDataset(len(ids), image_spec.views.count + 1, load, ids, failures)
 
 
 def open_inputs(
@@ -266,8 +248,8 @@ def open_inputs(
     image_spec: ImageSpec,
     folder: str | Path,
     context: Context | None = None,
-) -> ImageInputs:
+) -> MultiViewDataset:
     """Return the trunk's activations, cached in `folder`; without a trunk the images themselves."""
     if len(network.trunk):
         return build_cache(files, network, image_spec, folder, context)
-    return DecodedImages(files, network, image_spec)
+    return decoded_images(files, network, image_spec)

@@ -23,18 +23,6 @@ _NAMES = {"input": "image", "output": "feature_map"}
 _SIGNATURE = "rpml.fingerprint"
 
 
-class _Whole(nn.Module):
-    """Image -> embedding as a 1 x 1 feature map, which every pooling leaves unchanged."""
-
-    def __init__(self, trunk: nn.Module, embedder: Embedder) -> None:
-        super().__init__()
-        self.trunk, self.embedder = trunk, embedder
-
-    def forward(self, image: torch.Tensor) -> torch.Tensor:
-        embedding: torch.Tensor = self.embedder(self.trunk(image))
-        return embedding[:, :, None, None]
-
-
 def write_onnx(
     network: Network,
     embedder: Embedder,
@@ -48,7 +36,9 @@ def write_onnx(
     `size` is the height and width of the training images; `fingerprint` identifies the run.
     """
     require("onnx", "vision", "ONNX export")
-    whole = _Whole(network.trunk, embedder.cpu()).eval()
+    # a 1 x 1 feature map, which every pooling leaves unchanged
+    as_map = nn.Unflatten(1, (embedder.projection.shape[1], 1, 1))
+    whole = nn.Sequential(network.trunk, embedder.cpu(), as_map).eval()
     bf16, embedder.bf16 = embedder.bf16, False
     sidecar = sidecar_of(path)
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from rpml.deep.backbones import Network
 from rpml.deep.embedder import descriptors
-from rpml.deep.finetune import Initialization, Training, finetune, prepare
+from rpml.deep.finetune import Training, prepare
 from rpml.deep.inputs import ImageSpec, open_inputs
 from rpml.deep.methods import METHODS, check_methods
+from rpml.deep.trainer import Trainer
 from rpml.evaluation.protocol.scores import MeasuredRow, scores_of
 from rpml.io.checkpoint import Checkpoint, fingerprint
 from rpml.io.datasets.image_sets import ImageSet
@@ -36,27 +37,29 @@ class DeepProtocol:
         folder.mkdir(parents=True, exist_ok=True)
         self.digest = network.fingerprint()
         files = [ImageFile(path, images.root / path) for path in images.paths]
-        self.initial = self._prepare(list(compress(files, images.train)), network)
+        common = {name: asdict(training)[name] for name in ("pool", "bf16", "image_spec")}
+        self.embedder, self.inputs, self.frozen = prepare(
+            list(compress(files, images.train)),
+            network,
+            training,
+            folder / "train",
+            self._context("start", training.schedule.seed),
+            self._context("frozen", 0, common),
+        )
         held_out = list(compress(files, ~images.train))
         image_spec = ImageSpec(training.image_spec.size, Views())
         self.test = open_inputs(held_out, network, image_spec, folder / "test", context)
         label = dict(zip(images.paths, images.labels.tolist(), strict=True))
-        classes = [label[name] for name in self.initial.inputs.ids]
+        classes = [label[name] for name in self.inputs.ids]
         self.classes = np.unique(classes, return_inverse=True)[1]
         self.test_classes = np.array([label[i] for i in self.test.ids])
 
-    def _prepare(self, files: list[ImageFile], network: Network) -> Initialization:
-        training, report = self.training, self.context.report
-        settings = {name: asdict(training)[name] for name in ("pool", "bf16", "image_spec")}
-        common = Context(0, report, self._store("frozen", settings))
-        own = Context(training.schedule.seed, report, self._store("start"))
-        return prepare(files, network, training, self.folder / "train", own, common)
-
-    def _store(self, name: str, settings: Json | None = None) -> Checkpoint:
-        """A checkpoint whose folder is named after its settings."""
+    def _context(self, name: str, seed: int, settings: Json | None = None) -> Context:
+        """A context with a checkpoint whose folder is named after its settings."""
         settings = settings or asdict(self.training)
-        key = fingerprint(self.digest, settings)[:12]
-        return Checkpoint(self.folder / f"{name}-{key}", self.digest, settings, resume=True)
+        folder = self.folder / f"{name}-{fingerprint(self.digest, settings)[:12]}"
+        store = Checkpoint(folder, self.digest, settings, resume=True)
+        return Context(seed, self.context.report, store)
 
     def run(
         self, names: Sequence[str], ks: tuple[int, ...]
@@ -76,13 +79,15 @@ class DeepProtocol:
         seed = schedule.seed
         history: list[dict[str, float]] = []
         if name == FROZEN:
-            embedder, labeled = self.initial.embedder, False
+            embedder, labeled = self.embedder, False
             title = "before training (linear RPML)"
         else:
             method = METHODS[name]
-            context = Context(seed, self.context.report, self._store(name))
             schedule = self.training.schedule_of(name)
-            embedder, history = finetune(self.initial, method, schedule, context, self.classes)
+            trainer = Trainer(
+                self.embedder, self.inputs, method, schedule, self.frozen, self.classes
+            )
+            embedder, history = trainer.run(self._context(name, seed)), trainer.history
             title, labeled = f"{method.title}, end to end", method.uses_labels
         # of every epoch, including those of an interrupted run
         seconds = round(sum(epoch["seconds"] for epoch in history), 3)

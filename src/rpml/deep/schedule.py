@@ -18,8 +18,6 @@ _MINIMUM = {  # integers
 }
 _OPTIONAL = ("patience", "micro_batch", "learning_rate")
 _MAXIMUM = {"ema_decay": 1, "feature_momentum": 1}
-
-
 BUDGETS = ("common", "paper")
 PUBLISHED: dict[str, tuple[int, int]] = {
     "exemplar": (120, 256),
@@ -66,7 +64,7 @@ class Schedule:
     """Decay of the exponential moving average of the weights (the mean teacher), which training
     returns; 0 returns the trained weights themselves."""
     feature_distillation: float = 3.0
-    """Weight in `rpml.deep.distillation.FeatureDistillation`, like the next one."""
+    """Weight in `rpml.deep.trainer.FeatureDistillation`, like the next one."""
     neighbor_distillation: float = 1.0
     relabel_every: int = 1
     """Epochs between two computations of the pseudo-labels."""
@@ -90,21 +88,11 @@ class Schedule:
                 raise InputError(f"{name} must be {kind} of at least {low}{upper}, got {value!r}")
 
 
-def check_budget(name: str) -> None:
-    """Raise InputError for a name that is not in `BUDGETS`."""
-    if name not in BUDGETS:
-        raise InputError(f"the schedule must be one of {', '.join(BUDGETS)}, got {name!r}")
-
-
 def check_free(name: str, user_settings: Mapping[str, object]) -> None:
     """Raise InputError for settings that the papers' schedule would replace."""
-    check_budget(name)
     replaced = asdict(paper_schedule("", Schedule())).items() - asdict(Schedule()).items()
-    for setting in user_settings if name == "paper" else ():
-        if setting in dict(replaced):
-            raise InputError(
-                f"{setting} is set by the schedule of the papers: leave one of them out"
-            )
+    for setting in user_settings.keys() & dict(replaced).keys() if name == "paper" else ():
+        raise InputError(f"{setting} is set by the schedule of the papers: leave one of them out")
 
 
 def paper_schedule(method: str, schedule: Schedule) -> Schedule:

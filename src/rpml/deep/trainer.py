@@ -1,4 +1,10 @@
-"""The training loop shared by every method: sampler, forward pass, loss, step, moving averages."""
+"""The training loop shared by every method: batches, forward pass, loss, step, moving averages.
+
+Also distillation from the network before training: training on a few classes makes a network forget
+the others. Two terms keep the features of an image close to those before training, averaged over
+its views. Since that mean is a better descriptor than any single view, the terms also teach the
+network to predict from one view what it used to predict from all of them.
+"""
 
 import copy
 import itertools
@@ -7,16 +13,22 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn.functional import log_softmax, normalize
 
-from rpml.deep.distillation import FeatureDistillation
 from rpml.deep.embedder import Embedder, MultiViewDataset, mean_features, view_agreement
-from rpml.deep.methods.base import Batch, Loss, LossSpec, Method
-from rpml.deep.methods.batches import BatchIndices, BatchSampler, FeatureBank, Indices
+from rpml.deep.methods.base import (
+    Batch,
+    Batches,
+    BatchIndices,
+    FeatureBank,
+    Indices,
+    LossSpec,
+    Method,
+)
 from rpml.deep.schedule import Schedule
 from rpml.runtime.context import Arrays, Context, Json, Progress
 from rpml.runtime.errors import TrainingError
@@ -26,71 +38,56 @@ from rpml.vision.engine import run_ahead
 
 logger = logging.getLogger(__name__)
 Scores = dict[str, float]
+TEMPERATURE = 0.05  # of neighborhood distillation
+MAX_REFERENCES = 20_000
 _COLLAPSED = 0.999  # norm of the mean of unit rows; whitened ones start near 0
 _MODULES = ("student", "teacher", "loss")
 _SLOTS = ("exp_avg", "exp_avg_sq", "step")  # of AdamW
 
 
-@dataclass
-class State:
-    """Everything the next epoch depends on."""
+class FeatureDistillation:
+    """Cosine and neighborhood distillation from the features before training.
 
-    student: Embedder
-    teacher: Embedder
-    """Exponential moving average of the student's weights."""
-    loss: Loss
-    optimizer: torch.optim.Optimizer
-    features: NDArray[np.float32]
-    """(n_images, n_features) running mean of the features of each image."""
-    label_features: NDArray[np.float32]
-    """`features` when the pseudo-labels were last computed."""
-    epoch: int = 0
-    """Finished epochs."""
-    history: list[Scores] = field(default_factory=list)
-    """Scores of each finished epoch."""
+    `features` (n_images, n_features) and `projection` are those before training, the features as
+    unit rows averaged over the views. `feature_weight` is that of 1 - cosine between the features
+    of an image now and then, `neighbor_weight` that of the cross-entropy between the softmax of its
+    similarities to at most `MAX_REFERENCES` reference images, then and now.
+    """
 
-    def snapshot(self) -> tuple[Arrays, Json]:
-        """Return arrays and JSON values from which `restore` continues exactly."""
-        tensors = {
-            f"{name}/{key}": tensor
-            for name in _MODULES
-            for key, tensor in getattr(self, name).state_dict().items()
-        }
-        for index, slots in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer/{index}/{key}": tensor for key, tensor in slots.items()}
-        arrays = {n: t.detach().cpu().contiguous().numpy() for n, t in tensors.items()}
-        arrays |= {"features": self.features, "label_features": self.label_features}
-        return arrays, {"epoch": self.epoch, "history": self.history}
+    def __init__(
+        self,
+        features: NDArray[np.floating],
+        projection: torch.Tensor,
+        feature_weight: float,
+        neighbor_weight: float,
+    ) -> None:
+        self.feature_weight, self.neighbor_weight = feature_weight, neighbor_weight
+        self._features = torch.from_numpy(features.copy()).to(projection.device)
+        self._projection = projection.detach().clone()
+        self._embedding = self._embed(self._features)
+        step = -(-len(features) // MAX_REFERENCES)
+        self._references = self._embedding[::step]
 
-    def schema(self) -> Schema:
-        """Return the schema of `snapshot` after any number of epochs."""
-        arrays = {n: ArraySpec(a.dtype.kind, a.shape) for n, a in self.snapshot()[0].items()}
-        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
-        for index, parameter in enumerate(parameters):
-            for slot in _SLOTS:
-                shape = () if slot == "step" else tuple(parameter.shape)
-                arrays[f"optimizer/{index}/{slot}"] = ArraySpec("f", shape, optional=True)
-        return Schema(arrays, {"epoch": COUNT, "history": [{"*": ANY_FLOAT}]})
+    def loss(self, features: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Return the distillation loss of a batch of features of the images `rows`."""
+        total = features.new_zeros(())
+        if self.feature_weight:
+            cosine = (features * self._features[rows]).sum(1)
+            total = total + self.feature_weight * (1 - cosine).mean()
+        if self.neighbor_weight:
+            total = total + self.neighbor_weight * self._neighborhood(features, rows)
+        return total
 
-    def restore(self, arrays: Arrays, metadata: Json) -> None:
-        """Set a newly initialized state to a saved one."""
-        self.features[:], self.label_features[:] = arrays["features"], arrays["label_features"]
-        for name in _MODULES:
-            getattr(self, name).load_state_dict(_tensors(arrays, f"{name}/"))
-        slots: dict[int, dict[str, torch.Tensor]] = {}
-        for name, tensor in _tensors(arrays, "optimizer/").items():
-            index, key = name.split("/")
-            slots.setdefault(int(index), {})[key] = tensor
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": slots})
-        self.epoch, self.history = metadata["epoch"], list(metadata["history"])
+    def _neighborhood(self, features: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        before, now = self._embedding[rows], self._embed(features)
+        references = self._references
+        if len(references) < len(self._embedding):  # sampled: add the images of the batch
+            references = torch.cat([references, before])
+        target = torch.softmax(before @ references.T / TEMPERATURE, 1)
+        return -(target * log_softmax(now @ references.T / TEMPERATURE, 1)).sum(1).mean()
 
-
-def _tensors(arrays: Arrays, prefix: str) -> dict[str, torch.Tensor]:
-    return {
-        name.removeprefix(prefix): torch.from_numpy(np.array(array))
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }
+    def _embed(self, features: torch.Tensor) -> torch.Tensor:
+        return normalize(features @ self._projection)
 
 
 class Trainer:
@@ -114,34 +111,35 @@ class Trainer:
         rate = schedule.learning_rate
         self.learning_rate = method.learning_rate if rate is None else rate
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.state = self._initial_state(embedder, frozen)
-        self.initial_features = self.state.features.copy()
+        self.student = copy.deepcopy(embedder).to(self.device)
+        p, l = self.student.projection.shape
+        n_classes = 0 if self.classes is None else int(self.classes.max()) + 1
+        spec = LossSpec(len(inputs), p, l, n_classes, schedule.seed, schedule.ema_decay)
+        self.loss = method.loss(spec).to(self.device)
+        self.student.projection.requires_grad_(not self.loss.learns_projection)
+        self.teacher = copy.deepcopy(self.student).requires_grad_(False)
+        self.optimizer = self._optimizer()
+        # a running mean of the features of each image, now and when labels were last computed
+        self.features = mean_features(self.student, frozen)
+        self.label_features = self.features.copy()
+        self.epoch, self.history = 0, list[Scores]()
         self.distillation = FeatureDistillation(
-            self.initial_features,
-            self.state.student.projection,
+            self.features,
+            self.student.projection,
             schedule.feature_distillation,
             schedule.neighbor_distillation,
         )
-        self._mined: BatchSampler | None = None
+        self._sampled: tuple[Batches, Indices | None] | None = None
 
-    def _initial_state(self, embedder: Embedder, frozen: NDArray[np.floating]) -> State:
-        student = copy.deepcopy(embedder).to(self.device)
-        p, l = student.projection.shape
-        classes = 0 if self.classes is None else int(self.classes.max()) + 1
+    def _optimizer(self) -> torch.optim.Optimizer:
         schedule = self.schedule
-        spec = LossSpec(len(self.inputs), p, l, classes, schedule.seed, schedule.ema_decay)
-        loss = self.method.loss(spec).to(self.device)
-        student.projection.requires_grad_(not loss.learns_projection)
-        teacher = copy.deepcopy(student).requires_grad_(False)
-        features = mean_features(student, frozen)
         groups = [
-            {"params": list(student.upper.parameters()), "lr": self.learning_rate},
-            {"params": [student.projection], "lr": schedule.projection_rate},
-            {"params": list(loss.parameters()), "lr": schedule.loss_rate},
+            {"params": list(self.student.upper.parameters()), "lr": self.learning_rate},
+            {"params": [self.student.projection], "lr": schedule.projection_rate},
+            {"params": list(self.loss.parameters()), "lr": schedule.loss_rate},
         ]
         groups = [group for group in groups if group["params"]]
-        optimizer = torch.optim.AdamW(groups, weight_decay=schedule.weight_decay)
-        return State(student, teacher, loss, optimizer, features, features.copy())
+        return torch.optim.AdamW(groups, weight_decay=schedule.weight_decay)
 
     def run(self, context: Context | None = None) -> Embedder:
         """Train the network; return the exponential moving average of the embedder.
@@ -150,58 +148,56 @@ class Trainer:
         the run after an epoch.
         """
         context = context or Context()
-        state, schedule = self.state, self.schedule
-        if saved := context.load("epoch", state.schema()):
-            state.restore(*saved)
-        context.report(Progress("train", state.epoch, schedule.epochs))
-        while state.epoch < schedule.epochs and not self._stalled():
+        schedule = self.schedule
+        if saved := context.load("epoch", self._schema()):
+            self._restore(*saved)
+        context.report(Progress("train", self.epoch, schedule.epochs))
+        while self.epoch < schedule.epochs and not self._stalled():
             begun = time.perf_counter()
-            scores = self._epoch(self._sampler(), context)
+            scores = self._epoch(*self._sample(), context)
             scores["seconds"] = round(time.perf_counter() - begun, 3)
-            state.epoch += 1
+            self.epoch += 1
             if schedule.patience is not None:
-                scores["agreement"] = view_agreement(state.teacher, self.inputs)
-            state.history.append(scores)
-            logger.info("epoch %d: %s", state.epoch, scores)
-            context.save("epoch", *state.snapshot())
-            if context.report(Progress("train", state.epoch, schedule.epochs, scores)):
+                scores["agreement"] = view_agreement(self.teacher, self.inputs)
+            self.history.append(scores)
+            logger.info("epoch %d: %s", self.epoch, scores)
+            context.save("epoch", *self._snapshot())
+            if context.report(Progress("train", self.epoch, schedule.epochs, scores)):
                 break
-        return state.teacher
+        return self.teacher
 
-    def _sampler(self) -> BatchSampler:
+    def _sample(self) -> tuple[Batches, Indices | None]:
         """The epoch's batches; pseudo-labels are computed again every `relabel_every` epochs."""
-        state, seed = self.state, self.schedule.seed
-        if self.method.mines_once:
-            if self._mined is None:
-                bank = FeatureBank(self.initial_features, self.classes, seed)
-                self._mined = self.method.sampler(bank)
-            return self._mined
-        if state.epoch % self.schedule.relabel_every == 0:
-            state.label_features[:] = state.features
-        return self.method.sampler(FeatureBank(state.label_features, self.classes, seed))
+        refresh = not self.method.mines_once and self.epoch % self.schedule.relabel_every == 0
+        if refresh:
+            self.label_features[:] = self.features
+        if refresh or self._sampled is None:
+            bank = FeatureBank(self.label_features, self.classes, self.schedule.seed)
+            self._sampled = self.method.sampler(bank)
+        return self._sampled
 
-    def _epoch(self, sampler: BatchSampler, context: Context) -> Scores:
-        state, schedule = self.state, self.schedule
+    def _epoch(self, batches: Batches, labels: Indices | None, context: Context) -> Scores:
+        schedule = self.schedule
         # one stream for the batches and one for the loss, so that batches depend on neither the
         # loss nor how far ahead they are loaded
-        batches, rng = (np.random.default_rng([schedule.seed, state.epoch, k]) for k in (0, 1))
+        drawing, rng = (np.random.default_rng([schedule.seed, self.epoch, k]) for k in (0, 1))
         steps = max(1, len(self.inputs) // schedule.batch_size)
-        state.loss.begin_epoch(sampler)
+        self.loss.begin_epoch(labels)
         losses = []
-        drawn = itertools.islice(self._repeat(sampler, batches), steps)
+        drawn = itertools.islice(self._repeat(batches, drawing), steps)
         with ThreadPoolExecutor(1, "rpml-load") as pool:  # loads the next batch
             for step, loaded in enumerate(run_ahead(pool, self._load, drawn, 2)):
                 loss, mean_norm = self._step(*loaded.result(), rng)
                 self._check(loss, mean_norm, step)
                 losses.append(loss)
                 context.report(Progress("batches", step + 1, steps, {"loss": loss}))
-        return {"loss": float(np.mean(losses)) if losses else math.nan, "steps": float(len(losses))}
+        return {"loss": float(np.mean(losses)), "steps": float(len(losses))}
 
-    def _repeat(self, sampler: BatchSampler, rng: np.random.Generator) -> Iterator[BatchIndices]:
-        """The sampler's batches without end: every method takes the same number of steps."""
+    def _repeat(self, batches: Batches, rng: np.random.Generator) -> Iterator[BatchIndices]:
+        """The batches without end: every method takes the same number of steps."""
         while True:
             count = 0
-            for indices in sampler.batches(rng, self.inputs.n_views, self.schedule.batch_size):
+            for indices in batches(rng, self.inputs.n_views, self.schedule.batch_size):
                 count += 1
                 yield indices
             if not count:
@@ -217,26 +213,25 @@ class Trainer:
         self, indices: BatchIndices, maps: torch.Tensor, rng: np.random.Generator
     ) -> tuple[float, float]:
         """One optimizer step; returns the loss and the norm of the mean of the features."""
-        state = self.state
         passes = torch.split(maps.to(self.device), self.schedule.micro_batch or len(maps))
         features = self._features(passes)
         rows = self._tensor(indices.rows)
         batch = Batch(
             features,
-            state.student.embed(features),
+            self.student.embed(features),
             self._tensor(indices.labels),
             rows,
-            state.student.projection,
+            self.student.projection,
             rng,
-            _features_of(state.teacher, passes) if self.method.needs_teacher else None,
+            _features_of(self.teacher, passes) if self.method.needs_teacher else None,
             None if indices.weights is None else torch.from_numpy(indices.weights).to(features),
         )
-        loss = state.loss(batch) + self.distillation.loss(features, rows)
-        state.optimizer.zero_grad(set_to_none=True)
+        loss = self.loss(batch) + self.distillation.loss(features, rows)
+        self.optimizer.zero_grad(set_to_none=True)
         if loss.requires_grad:
             loss.backward()
             self._accumulate(passes, features)
-            state.optimizer.step()
+            self.optimizer.step()
         self._update_teacher()
         new = features.detach().cpu().numpy()
         self._update_features(indices.rows, new)
@@ -244,7 +239,7 @@ class Trainer:
 
     def _features(self, passes: Sequence[torch.Tensor]) -> torch.Tensor:
         """Features of the batch; those of several passes are a leaf of the graph."""
-        student = self.state.student
+        student = self.student
         if len(passes) == 1:
             return student.features(passes[0])
         return _features_of(student, passes).requires_grad_()
@@ -253,7 +248,7 @@ class Trainer:
         """Send the gradient of the features through the network again, pass by pass."""
         if len(passes) > 1 and features.grad is not None:
             for maps, grad in zip(passes, torch.split(features.grad, len(passes[0])), strict=True):
-                torch.autograd.backward(self.state.student.features(maps), grad)
+                torch.autograd.backward(self.student.features(maps), grad)
 
     def _tensor(self, indices: Indices) -> torch.Tensor:
         return torch.from_numpy(np.asarray(indices, np.int64)).to(self.device)
@@ -261,14 +256,14 @@ class Trainer:
     def _update_teacher(self) -> None:
         """Exponential moving average of the trained parameters; the others are copied."""
         rate = 1 - self.schedule.ema_decay
-        pairs = zip(self.state.teacher.parameters(), self.state.student.parameters(), strict=True)
+        pairs = zip(self.teacher.parameters(), self.student.parameters(), strict=True)
         with torch.no_grad():
             for mean, value in pairs:
                 mean.lerp_(value, rate if value.requires_grad else 1.0)
 
     def _update_features(self, rows: Indices, new: NDArray[np.float32]) -> None:
         """One row after the other: a batch may hold several views of an image."""
-        momentum, features = self.schedule.feature_momentum, self.state.features
+        momentum, features = self.schedule.feature_momentum, self.features
         for i, x in zip(rows, new, strict=True):
             features[i] = unit_rows((momentum * features[i] + (1 - momentum) * x)[None])[0]
 
@@ -279,7 +274,7 @@ class Trainer:
         if not math.isfinite(loss):
             problem = f"the loss is {loss}"
         raise TrainingError(
-            f"{self.method.title}: {problem} in epoch {self.state.epoch + 1}, batch {step + 1}: "
+            f"{self.method.title}: {problem} in epoch {self.epoch + 1}, batch {step + 1}: "
             f"lower the learning_rate ({self.learning_rate:g} now) or raise "
             f"feature_distillation ({self.schedule.feature_distillation:g} now)"
         )
@@ -287,12 +282,54 @@ class Trainer:
     def _stalled(self) -> bool:
         """Whether the label-free score has not risen for `patience` epochs."""
         patience = self.schedule.patience
-        if patience is None or len(self.state.history) <= patience:
+        if patience is None or len(self.history) <= patience:
             return False
-        scores = [past["agreement"] for past in self.state.history]
+        scores = [past["agreement"] for past in self.history]
         return max(scores[-patience:]) <= max(scores[:-patience])
+
+    def _snapshot(self) -> tuple[Arrays, Json]:
+        """Everything the next epoch depends on: `_restore` continues from it exactly."""
+        tensors = {
+            f"{name}/{key}": tensor
+            for name in _MODULES
+            for key, tensor in getattr(self, name).state_dict().items()
+        }
+        for index, slots in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer/{index}/{key}": tensor for key, tensor in slots.items()}
+        arrays = {n: t.detach().cpu().contiguous().numpy() for n, t in tensors.items()}
+        arrays |= {"features": self.features, "label_features": self.label_features}
+        return arrays, {"epoch": self.epoch, "history": self.history}
+
+    def _schema(self) -> Schema:
+        """The schema of `_snapshot` after any number of epochs."""
+        arrays = {n: ArraySpec(a.dtype.kind, a.shape) for n, a in self._snapshot()[0].items()}
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        for index, parameter in enumerate(parameters):
+            for slot in _SLOTS:
+                shape = () if slot == "step" else tuple(parameter.shape)
+                arrays[f"optimizer/{index}/{slot}"] = ArraySpec("f", shape, optional=True)
+        return Schema(arrays, {"epoch": COUNT, "history": [{"*": ANY_FLOAT}]})
+
+    def _restore(self, arrays: Arrays, metadata: Json) -> None:
+        self.features[:], self.label_features[:] = arrays["features"], arrays["label_features"]
+        for name in _MODULES:
+            getattr(self, name).load_state_dict(_tensors(arrays, f"{name}/"))
+        slots: dict[int, dict[str, torch.Tensor]] = {}
+        for name, tensor in _tensors(arrays, "optimizer/").items():
+            index, key = name.split("/")
+            slots.setdefault(int(index), {})[key] = tensor
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": slots})
+        self.epoch, self.history = metadata["epoch"], list(metadata["history"])
 
 
 def _features_of(embedder: Embedder, passes: Sequence[torch.Tensor]) -> torch.Tensor:
     with torch.no_grad():
         return torch.cat([embedder.features(maps) for maps in passes])
+
+
+def _tensors(arrays: Arrays, prefix: str) -> dict[str, torch.Tensor]:
+    return {
+        name.removeprefix(prefix): torch.from_numpy(np.array(array))
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }

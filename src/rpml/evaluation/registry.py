@@ -113,9 +113,8 @@ class DeepMethod:
 
     def head(self) -> Method:
         """Return the method as a linear map on fixed features."""
-        estimator = "SupervisedDeepHead" if self.uses_labels else "DeepHead"
         note = "head, uses labels" if self.uses_labels else "head"
-        build = imported(f"rpml.deep.head:{estimator}", method=self.name)
+        build = imported("rpml.deep.head:DeepHead", method=self.name)
         return Method(f"{HEAD}{self.name}", f"{self.title} ({note})", build, self.uses_labels)
 
 
@@ -125,14 +124,14 @@ DEEP_METHODS = (
     DeepMethod("deepcluster", "DeepCluster", "unsupervised:DEEPCLUSTER"),
     DeepMethod("mom", "MOM", "mom:MOM"),
     DeepMethod("invariant", "Invariant", "unsupervised:INVARIANT"),
-    DeepMethod("stml", "STML", "stml:STML_METHOD"),
+    DeepMethod("stml", "STML", "unsupervised:STML_METHOD"),
     DeepMethod("srpml", "sRPML", "srpml:SRPML_METHOD"),
     DeepMethod("contrastive", "Contrastive", "supervised:CONTRASTIVE", uses_labels=True),
     DeepMethod("ddml", "DDML", "supervised:DDML", uses_labels=True),
     DeepMethod("triplet", "Triplet", "supervised:TRIPLET", uses_labels=True),
     DeepMethod("triplet-hard", "Triplet + hard", "supervised:SEMI_HARD", uses_labels=True),
-    DeepMethod("triplet-daml", "Triplet + DAML", "generated:DAML_METHOD", uses_labels=True),
-    DeepMethod("triplet-hdml", "Triplet + HDML", "generated:HDML_METHOD", uses_labels=True),
+    DeepMethod("triplet-daml", "Triplet + DAML", "supervised:DAML_METHOD", uses_labels=True),
+    DeepMethod("triplet-hdml", "Triplet + HDML", "supervised:HDML_METHOD", uses_labels=True),
     DeepMethod("lifted", "Lifted", "supervised:LIFTED", uses_labels=True),
 )
 _TABLE = (

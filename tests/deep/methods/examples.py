@@ -22,7 +22,8 @@ def point(seed=0):
 def batch_of(x, L, seed=0):
     teacher = normalize(torch.sin(3 * x.detach()))
     rng = np.random.default_rng(seed)
-    return Batch(x, normalize(x @ L), LABELS, torch.arange(12), L, rng, teacher)
+    weights = torch.ones(4, dtype=x.dtype)  # of four triplets
+    return Batch(x, normalize(x @ L), LABELS, torch.arange(12), L, rng, teacher, weights)
 
 
 def unit(X):

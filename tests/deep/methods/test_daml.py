@@ -5,13 +5,14 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
-from rpml.deep.methods.generated import (
+from rpml.deep.methods.supervised import (
     DAML,
     DAML_ADVERSARIAL,
     DAML_REGULARIZER,
+    TRIPLET_MARGIN,
     generator_loss,
+    random_triplets,
 )
-from rpml.deep.methods.supervised import TRIPLET_MARGIN, random_triplets
 from tests.deep.methods.examples import LOSS_SPEC, batch_of, hinge, layers, point, unit
 
 

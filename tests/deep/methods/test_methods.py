@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 from torch import nn
 
 from rpml.deep.methods import METHODS, check_methods, srpml, supervised, unsupervised
-from rpml.deep.methods.batches import FeatureBank, label_sampler
+from rpml.deep.methods.base import FeatureBank
 from rpml.evaluation.registry import chosen_methods
 from rpml.runtime.errors import InputError
 from tests.deep.methods.examples import LABELS, LOSS_SPEC, batch_of, point
@@ -27,7 +27,7 @@ WHOLE = [k for k in METHODS if k not in PARTS]
 def test_gradient_by_finite_differences(key):
     x, L = point()
     loss = METHODS[key].loss(LOSS_SPEC).double()
-    loss.begin_epoch(label_sampler(np.arange(12) // 3))
+    loss.begin_epoch(np.arange(12) // 3)
     x.requires_grad_(True)
     teacher = batch_of(x, L).teacher_features
 
@@ -43,7 +43,7 @@ def test_every_loss_reaches_the_features(key):
     x, L = x.float().requires_grad_(True), nn.Parameter(L.detach().float())
     loss = METHODS[key].loss(LOSS_SPEC)
     L.requires_grad_(not loss.learns_projection)
-    loss.begin_epoch(label_sampler(np.arange(12) // 3))
+    loss.begin_epoch(np.arange(12) // 3)
     value = loss(batch_of(x, L))
     value.backward()
     assert np.isfinite(float(value.detach()))
@@ -72,7 +72,7 @@ def test_srpml_gradient_with_theta_and_L_fixed():
     x.requires_grad_(True)
     L.requires_grad_(False)
     loss = METHODS["srpml"].loss(LOSS_SPEC)
-    loss.begin_epoch(label_sampler(LABELS.numpy()))
+    loss.begin_epoch(LABELS.numpy())
     before = L.detach().clone()
     value = loss(batch_of(x, L))
     (found,) = torch.autograd.grad(value, x)
@@ -82,9 +82,9 @@ def test_srpml_gradient_with_theta_and_L_fixed():
         Z, LABELS.numpy(), np.random.default_rng(0), mining=srpml.MINING,
         margin=srpml.MARGIN, limit=srpml.MAX_TRIPLETS,
     )  # fmt: skip
-    again = srpml.rpml_loss(
-        x, torch.from_numpy(mined), srpml.SCALE * L.detach(), loss.theta, srpml.ALPHA, srpml.RIDGE
-    ) / (srpml.SCALE * len(mined))
+    again = srpml.rpml_loss(x, torch.from_numpy(mined), srpml.SCALE * L.detach(), loss.theta) / (
+        srpml.SCALE * len(mined)
+    )
     (expected,) = torch.autograd.grad(again, x)
     assert float(value.detach()) == pytest.approx(float(again.detach()))
     torch.testing.assert_close(found, expected)
@@ -193,16 +193,16 @@ def test_exemplar_as_printed():
 def test_deepcluster_as_printed():
     batch = batch_of(*point())
     loss = METHODS["deepcluster"].loss(LOSS_SPEC).double()
-    loss.begin_epoch(label_sampler(LABELS.numpy()))
+    loss.begin_epoch(LABELS.numpy())
     first = loss.classifier.detach().clone()
     scores = batch.embedding.detach().numpy() @ first.numpy().T
     found = float(loss(batch).detach())
     assert found == pytest.approx(slow_softmax_loss(scores, LABELS.numpy()))
     with torch.no_grad():
         loss.classifier.zero_()
-    loss.begin_epoch(label_sampler(LABELS.numpy()))
+    loss.begin_epoch(LABELS.numpy())
     assert float(loss.classifier.detach().abs().max()) == 0  # the same assignment: it goes on
-    loss.begin_epoch(label_sampler(LABELS.numpy()[::-1].copy()))
+    loss.begin_epoch(LABELS.numpy()[::-1].copy())
     assert float(loss.classifier.detach().abs().max()) > 0  # a new one: it starts again
 
 

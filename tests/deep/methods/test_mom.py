@@ -6,8 +6,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
 from rpml.deep.methods import METHODS, mom
-from rpml.deep.methods.base import Batch, LossSpec
-from rpml.deep.methods.batches import FeatureBank
+from rpml.deep.methods.base import Batch, FeatureBank, LossSpec
 
 
 def unit(X):
@@ -79,12 +78,12 @@ def test_pools(monkeypatch):
     expected = slow_pools(X, mom.reciprocal_graph(X, 6))
     pools = mom.mine_pools(FeatureBank(X, None, 0))
     assert len(expected) > 20
-    assert pools.anchors.tolist() == sorted(expected)
-    for i, anchor in enumerate(pools.anchors):
+    assert [pool[0] for pool in pools] == sorted(expected)
+    for anchor, positives, negatives, weights in pools:
         positive, negative, manifold = expected[anchor]
-        assert set(pools.positives[i].tolist()) == positive
-        assert pools.negatives[i].tolist() == negative
-        np.testing.assert_allclose(pools.weights[i], manifold[pools.positives[i]])
+        assert set(positives.tolist()) == positive
+        assert negatives.tolist() == negative
+        np.testing.assert_allclose(weights, manifold[positives])
 
 
 def test_two_arcs():
@@ -94,16 +93,16 @@ def test_two_arcs():
     X = unit(np.stack([np.cos(t), np.sin(t), height], axis=1))
     pools = mom.mine_pools(FeatureBank(X, None, 0))
     arc = np.repeat([0, 1], 150)
-    assert len(pools.anchors) > 100
-    for i, anchor in enumerate(pools.anchors):
-        assert (arc[pools.positives[i]] == arc[anchor]).all()
-        assert (arc[pools.negatives[i]] != arc[anchor]).all()
+    assert len(pools) > 100
+    for anchor, positives, negatives, _ in pools:
+        assert (arc[positives] == arc[anchor]).all()
+        assert (arc[negatives] != arc[anchor]).all()
 
 
 def test_at_most_so_many_anchors(monkeypatch):
     monkeypatch.setattr(mom, "MAX_ANCHORS", 20)
     X = unit(np.random.default_rng(0).standard_normal((200, 8)))
-    anchors = mom.mine_pools(FeatureBank(X, None, 0)).anchors
+    anchors = [pool[0] for pool in mom.mine_pools(FeatureBank(X, None, 0))]
     assert 0 < len(anchors) <= 20
     assert (np.diff(anchors) > 0).all()
 

@@ -5,61 +5,37 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
-from rpml.deep.methods.srpml import rpml_loss
-from rpml.method.objective.triplet_loss import TripletObjective, loss_and_gradients
-from rpml.method.objective.weights import weight_function
+from rpml.deep.methods import srpml
+from rpml.method.objective.triplet_loss import TripletObjective
 
 
-def problem(weight, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((20, 7))
-    triplets = rng.integers(0, 20, (50, 3))
-    L = np.linalg.qr(rng.standard_normal((7, 3)))[0]
-    theta = weight_function(weight).initial(7, 3, rng)
-    theta = None if theta is None else rng.standard_normal(theta.shape)
-    return X, triplets, L, theta
+@pytest.fixture
+def problem():
+    rng = np.random.default_rng(0)
+    X, triplets = rng.standard_normal((20, 7)), rng.integers(0, 20, (50, 3))
+    return X, triplets, np.linalg.qr(rng.standard_normal((7, 3)))[0], rng.standard_normal(14)
 
 
 def tensors(X, triplets, L, theta):
-    made = [torch.tensor(v, requires_grad=True) for v in (X, L)]
-    t = None if theta is None else torch.tensor(theta, requires_grad=True)
-    return made[0], torch.from_numpy(triplets), made[1], t
+    x, l, r = (torch.tensor(v, requires_grad=True) for v in (X, L, theta))
+    return x, torch.from_numpy(triplets), l, r
 
 
-@pytest.mark.parametrize("weight", ["concat", "bilinear", "constant"])
-def test_equal_to_the_core(weight):
-    X, triplets, L, theta = problem(weight)
-    x, t, l, r = tensors(X, triplets, L, theta)
-    loss = rpml_loss(x, t, l, r)
-    loss.backward()
-    expected, grad_L, grad_theta = loss_and_gradients(X, triplets, L, theta, weight)
-    assert float(loss) == pytest.approx(expected, rel=1e-5)
-    np.testing.assert_allclose(l.grad.numpy(), grad_L, rtol=1e-5, atol=1e-8)
-    if theta is not None:
-        np.testing.assert_allclose(r.grad.numpy(), grad_theta, rtol=1e-5, atol=1e-8)
-
-
-@pytest.mark.parametrize("weight", ["concat", "bilinear", "constant"])
-def test_guarded_weights_equal_to_the_core(weight):
-    X, triplets, L, theta = problem(weight)
-    core = TripletObjective(X, triplets, weight, 45.0, 0.3)
+def test_equal_to_the_core(problem, monkeypatch):
+    monkeypatch.setattr(srpml, "RIDGE", 0.3)
+    X, triplets, L, theta = problem
+    core = TripletObjective(X, triplets, srpml.WEIGHT, srpml.ALPHA, srpml.RIDGE)
     core.move_to(L, theta)
-    expected, grad_L, _ = core.gradients()
-    x, t, l, r = tensors(X, triplets, L, theta)
-    loss = rpml_loss(x, t, l, r, weight_ridge=0.3)
+    expected, grad_L, grad_theta = core.gradients()
+    x, t, l, r = tensors(*problem)
+    loss = srpml.rpml_loss(x, t, l, r)
     loss.backward()
     assert float(loss) == pytest.approx(expected, rel=1e-5)
     np.testing.assert_allclose(l.grad.numpy(), grad_L, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(r.grad.numpy(), grad_theta, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("weight", ["concat", "bilinear", "constant"])
-@pytest.mark.parametrize("weight_ridge", [None, 0.1])
-def test_gradients_by_finite_differences(weight, weight_ridge):
-    X, triplets, L, theta = problem(weight)
+def test_gradients_by_finite_differences(problem):
+    X, triplets, L, theta = problem
     x, t, l, r = tensors(X[:8], triplets[:12] % 8, L, theta)
-    given = [v for v in (x, l, r) if v is not None]
-
-    def f(x, l, r=None):
-        return rpml_loss(x, t, l, r, alpha=30.0, weight_ridge=weight_ridge)
-
-    assert torch.autograd.gradcheck(f, given)
+    assert torch.autograd.gradcheck(lambda x, l, r: srpml.rpml_loss(x, t, l, r), (x, l, r))

@@ -7,7 +7,8 @@ torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
 from torch.nn.functional import normalize
 
-from rpml.deep.methods import METHODS, stml
+from rpml.deep.methods import METHODS
+from rpml.deep.methods import unsupervised as stml
 from rpml.deep.methods.base import Batch, LossSpec
 
 N = 24
@@ -30,7 +31,7 @@ def views():
 def slow_similarity(Z, rows, k):
     """Eqs. (3) to (7): pairwise, overlap of k-reciprocal neighbors, expansion, symmetry."""
     n = len(Z)
-    pairwise = np.exp(-np.array([[((a - b) ** 2).sum() for b in Z] for a in Z]) / stml.SIGMA)
+    pairwise = np.exp(-np.array([[((a - b) ** 2).sum() for b in Z] for a in Z]) / stml.STML_SIGMA)
     order = []
     for i in range(n):
         key = [1.0 if rows[i] == rows[j] else pairwise[i, j] for j in range(n)]
@@ -46,7 +47,7 @@ def slow_similarity(Z, rows, k):
 
 def test_contextual_similarity(views):
     Z, rows = views
-    expected = slow_similarity(Z, rows, stml.N_NEIGHBORS)
+    expected = slow_similarity(Z, rows, stml.STML_NEIGHBORS)
     found = stml.contextual_similarity(torch.from_numpy(Z), torch.from_numpy(rows))
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
 
@@ -73,7 +74,7 @@ def slow_relaxed(Z, S):
         for j in range(len(Z)):
             if i != j:
                 total += S[i, j] * D[i, j] ** 2
-                total += (1 - S[i, j]) * max(0, stml.DELTA - D[i, j]) ** 2
+                total += (1 - S[i, j]) * max(0, stml.STML_MARGIN - D[i, j]) ** 2
     return total / (len(Z) * (len(Z) - 1))
 
 
@@ -106,7 +107,7 @@ def test_loss(views):
     teacher_head = 0.95 * np.eye(5) + 0.05 * head  # after one step of the moving average
     np.testing.assert_allclose(loss.teacher_head.numpy(), teacher_head)
     Z, rows = views
-    S = slow_similarity(unit(Z @ teacher_head), rows, stml.N_NEIGHBORS)
+    S = slow_similarity(unit(Z @ teacher_head), rows, stml.STML_NEIGHBORS)
     x = batch.features.numpy()
     small, wide = x @ L.detach().numpy(), x @ head
     expected = (slow_relaxed(small, S) + slow_relaxed(wide, S)) / 2 + slow_kl(small, wide)

@@ -82,8 +82,8 @@ def run(
     result = {
         "output": output,
         "method": METHODS[method].title,
-        "images": trained.n_images,
-        "left_out": trained.n_skipped,
+        "images": len(trained.inputs),
+        "left_out": len(trained.inputs.failures),
         "dim": dim,
         "epochs": len(trained.history),
         "loss": trained.history[-1]["loss"],

@@ -67,7 +67,6 @@ class TrainingOptions:
 
     def training(self, dim: int, pool: str, settings: Json) -> Training:
         """Return the settings of a run; `settings` are other fields of the schedule."""
-        from rpml.deep.embedder import warn_if_emulated
         from rpml.deep.finetune import Training
         from rpml.deep.inputs import ImageSpec
         from rpml.deep.schedule import Schedule, check_free
@@ -76,7 +75,6 @@ class TrainingOptions:
         changed = {"epochs": self.epochs, "learning_rate": self.learning_rate, **settings}
         changed = {name: value for name, value in changed.items() if value is not None}
         check_free(self.schedule, changed)
-        warn_if_emulated(self.bf16)
         image_spec = ImageSpec(self.size, Views(self.views))
         return Training(dim, pool, self.bf16, image_spec, Schedule(**changed), self.schedule)
 

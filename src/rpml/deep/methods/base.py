@@ -1,14 +1,54 @@
-"""The interface of a deep method: a batch sampler and a loss."""
+"""A deep method: how its mini-batches are sampled, and the loss of a mini-batch."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
+from numpy.random import Generator
+from numpy.typing import NDArray
 from torch import nn
 
-from rpml.deep.methods.batches import BatchSampler, FeatureBank
+from rpml.evaluation.metrics import kmeans
+from rpml.method.clustering.pseudo_labels import as_clusterer, pseudo_labels
+from rpml.method.triplets.batches import batch_sampler
+from rpml.method.whitening.groups import group_means
+from rpml.runtime.errors import InputError
+from rpml.runtime.rows import unit_rows
+
+Indices = NDArray[np.intp]
+AAS_NEIGHBORS = 50
+PER_LABEL = 4  # images
+CLUSTERS = 300  # k-means; a multiple of the number of classes, as DeepCluster advises
+
+
+@dataclass(frozen=True)
+class FeatureBank:
+    """What the batches of an epoch are made from."""
+
+    features: NDArray[np.float32]
+    """(n_images, n_features) whitened, a running mean over views and the epochs so far."""
+    classes: Indices | None
+    """(n_images,) true classes, for supervised methods only."""
+    seed: int
+
+
+@dataclass(frozen=True)
+class BatchIndices:
+    """One mini-batch: image, view and label of each row, and weights for losses that use them."""
+
+    rows: Indices
+    views: Indices
+    labels: Indices
+    weights: NDArray[np.floating] | None = None
+
+
+Batches = Callable[[Generator, int, int], Iterator[BatchIndices]]
+"""The mini-batches of an epoch, from a random generator, the number of views and the batch size."""
+Sampler = Callable[[FeatureBank], tuple[Batches, Indices | None]]
+"""Also returns the (pseudo-)labels of the images, if the batches are made from them."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +65,9 @@ class LossSpec:
     ema_decay: float = 0.95
     """As in `rpml.deep.schedule.Schedule`."""
 
-    def generator(self) -> torch.Generator:
-        """A random generator for initial parameters, independent of torch's global one."""
-        return torch.Generator().manual_seed(self.seed)
+    def random(self, *shape: int) -> torch.Tensor:
+        """Normal initial values, independent of torch's global random state."""
+        return torch.randn(shape, generator=torch.Generator().manual_seed(self.seed))
 
 
 @dataclass(frozen=True)
@@ -43,49 +83,41 @@ class Batch:
     """Indices of the images."""
     projection: nn.Parameter
     """(n_features, n_components)."""
-    rng: np.random.Generator
+    rng: Generator
     teacher_features: torch.Tensor | None = None
     """Features by the averaged network, for methods with `needs_teacher`."""
     weights: torch.Tensor | None = None
     """Weights of the terms of the loss, if the sampler gives them."""
 
 
-class Loss(nn.Module, ABC):
-    """The loss of a method; its parameters and buffers are trained and saved with it."""
+class Loss(nn.Module):
+    """The loss of a batch; parameters and buffers of a subclass are trained and saved with it."""
 
     learns_projection = False
     """True if the loss updates the projection itself; False if the optimizer does."""
 
-    def begin_epoch(self, sampler: BatchSampler) -> None:
-        """Called before the first batch of an epoch."""
-
-    @abstractmethod
-    def forward(self, batch: Batch) -> torch.Tensor:
-        """The loss of a batch, a scalar."""
-
-
-class FunctionLoss(Loss):
-    """A loss without parameters: a function from a batch to a scalar."""
-
-    def __init__(self, function: Callable[[Batch], torch.Tensor]) -> None:
+    def __init__(self, function: Callable[[Batch], torch.Tensor] | None = None) -> None:
         super().__init__()
-        self._function = function
+        self.function = function
+
+    def begin_epoch(self, labels: Indices | None) -> None:
+        """Called with the labels of the images before the first batch of an epoch."""
 
     def forward(self, batch: Batch) -> torch.Tensor:
-        return self._function(batch)
+        assert self.function is not None  # or the method is overridden
+        return self.function(batch)
 
 
 @dataclass(frozen=True)
 class Method:
     """A deep method; its last two fields come from `rpml.evaluation.registry.DEEP_METHODS`."""
 
-    sampler: Callable[[FeatureBank], BatchSampler]
-    """Makes the batches of an epoch."""
+    sampler: Sampler
     loss: Callable[[LossSpec], Loss]
     needs_teacher: bool = False
     """Whether the loss reads the features of the averaged network."""
     mines_once: bool = False
-    """Make the sampler once, from the features before training, instead of every few epochs."""
+    """Sample once, from the features before training, instead of every few epochs."""
     learning_rate: float = 3e-4
     """Of the upper blocks unless the schedule has one; chosen for every method by the same rule
     (docs/results-deep.md)."""
@@ -94,8 +126,84 @@ class Method:
 
 
 def stateless(function: Callable[[Batch], torch.Tensor]) -> Callable[[LossSpec], Loss]:
-    """Return the constructor of a `FunctionLoss`, which needs no sizes."""
-    return lambda spec: FunctionLoss(function)
+    """Return the constructor of a loss without parameters."""
+    return lambda spec: Loss(function)
+
+
+def label_sampler(labels: Indices) -> tuple[Batches, Indices]:
+    """`PER_LABEL` images per label; labels with a single image are skipped."""
+
+    def batches(rng: Generator, n_views: int, batch_size: int) -> Iterator[BatchIndices]:
+        for rows in batch_sampler(labels, rng, batch_size, PER_LABEL):
+            yield BatchIndices(rows, rng.integers(0, n_views, len(rows)), labels[rows])
+
+    return batches, labels
+
+
+def class_sampler(bank: FeatureBank) -> tuple[Batches, Indices]:
+    """Batches by true class, for supervised methods."""
+    if bank.classes is None:
+        raise InputError("a supervised method needs the classes of the training images")
+    return label_sampler(bank.classes)
+
+
+def instance_sampler(bank: FeatureBank) -> tuple[Batches, None]:
+    """Two views per image; each image is its own label."""
+    return partial(group_batches, np.arange(len(bank.features))[:, None]), None
+
+
+def group_batches(
+    groups: Indices, rng: Generator, n_views: int, batch_size: int
+) -> Iterator[BatchIndices]:
+    """Yield two views of each image of a few groups, given as rows, in random order.
+
+    The views differ, unless there is only one.
+    """
+    per_batch = max(1, batch_size // (2 * groups.shape[1]))
+    order = rng.permutation(len(groups))
+    for start in range(0, len(groups), per_batch):
+        images = groups[order[start : start + per_batch]].ravel()
+        if len(images) < 2:
+            return
+        yield in_two_views(images, n_views, rng)
+
+
+def in_two_views(images: Indices, n_views: int, rng: Generator) -> BatchIndices:
+    """Return two different views of each image; the same view twice if there is only one."""
+    rows, first = np.tile(images, 2), rng.integers(0, n_views, len(images))
+    step = rng.integers(1, n_views, len(images)) if n_views > 1 else 0
+    return BatchIndices(rows, np.concatenate([first, (first + step) % n_views]), rows)
+
+
+def aas_labels(bank: FeatureBank, n_levels: int = 2) -> Indices:
+    """Authority Ascent Shift on the features, then on the means of its clusters, level by level.
+
+    The first level joins few of the images of a class: on CUB-200-2011 two thirds of its pairs are
+    correct and 3% of the pairs of a class are joined; the second level joins five times as many.
+    """
+    labels, rows = np.arange(len(bank.features)), bank.features
+    for _ in range(n_levels):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # a retuned threshold, every few epochs
+            clusters = pseudo_labels(rows, as_clusterer("aas", AAS_NEIGHBORS))
+        labels = label_singletons(clusters)[labels]
+        rows = unit_rows(group_means(bank.features, labels))
+    return labels
+
+
+def label_singletons(labels: Indices) -> Indices:
+    """Consecutive labels from 0; each row with the label -1 gets a label of its own."""
+    unlabeled = labels < 0
+    labels = labels.copy()
+    labels[unlabeled] = labels.max(initial=-1) + 1 + np.arange(unlabeled.sum())
+    return np.unique(labels, return_inverse=True)[1]
+
+
+def kmeans_labels(bank: FeatureBank, n_clusters: int = CLUSTERS) -> Indices:
+    """k-means on the features."""
+    n_clusters = min(n_clusters, max(2, len(bank.features) // 4))
+    rng = np.random.default_rng([bank.seed, n_clusters])
+    return np.asarray(kmeans(bank.features, n_clusters, rng).labels, np.intp)
 
 
 def squared_distances(Z: torch.Tensor) -> torch.Tensor:

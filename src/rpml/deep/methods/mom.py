@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -11,8 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import cg
 
-from rpml.deep.methods.base import Batch, Method, stateless
-from rpml.deep.methods.batches import BatchIndices, BatchSampler, FeatureBank, Indices
+from rpml.deep.methods.base import Batch, BatchIndices, FeatureBank, Indices, Method, stateless
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.rows import sorted_sample, top_k
 
@@ -26,14 +24,8 @@ CG_STEPS = 20
 MAX_ANCHORS = 10_000  # a diffusion each: beyond, a random sample
 MARGIN = 0.5
 
-
-class TripletPools(NamedTuple):
-    """Candidates of the triplets of each anchor; `weights` are those of its positives."""
-
-    anchors: Indices
-    positives: Sequence[Indices]
-    negatives: Sequence[Indices]
-    weights: Sequence[NDArray[np.floating]]
+Pool = tuple[int, Indices, Indices, NDArray[np.floating]]
+"""An anchor, its positives, its negatives and the weights of its positives."""
 
 
 def reciprocal_graph(features: NDArray[np.floating], k: int) -> sparse.csr_matrix:
@@ -64,7 +56,7 @@ def manifold_similarity(
     return np.asarray(cg(system, start, rtol=1e-10, atol=0.0, maxiter=max_iter)[0])
 
 
-def mine_pools(bank: FeatureBank) -> TripletPools:
+def mine_pools(bank: FeatureBank) -> list[Pool]:
     """Every image (of at most `MAX_ANCHORS`) as anchor, with pools of positives and negatives.
 
     Positives are neighbors on the manifold but not in Euclidean space, negatives are neighbors
@@ -76,8 +68,8 @@ def mine_pools(bank: FeatureBank) -> TripletPools:
     k_positive, k_negative = (min(k, -(-n // 2)) for k in (POSITIVE_RANKS, NEGATIVE_RANKS))
     system = diffusion_system(reciprocal_graph(X, min(GRAPH_NEIGHBORS, n - 2)))
     near = nearest_neighbors(X, max(k_positive, k_negative) - 1, metric="cosine").indices
-    anchors, positives, negatives, weights = [], [], [], []
-    for anchor in sorted_sample(n, MAX_ANCHORS, np.random.default_rng(bank.seed)):
+    pools: list[Pool] = []
+    for anchor in sorted_sample(n, MAX_ANCHORS, np.random.default_rng(bank.seed)).tolist():
         similarity = manifold_similarity(system, anchor)
         similarity[anchor] = np.inf  # the anchor is its own first neighbor in both rankings
         ranking = top_k(similarity, max(k_positive, k_negative))
@@ -86,46 +78,40 @@ def mine_pools(bank: FeatureBank) -> TripletPools:
         )
         positive = positive[similarity[positive] > 0]
         close = near[anchor, : k_negative - 1]
-        negative = close[~np.isin(close, ranking[:k_negative])][:HARDEST]
+        negative = close[~np.isin(close, ranking[:k_negative])][:HARDEST].astype(np.intp)
         if len(positive) and len(negative):
-            anchors.append(anchor)
-            positives.append(positive)
-            negatives.append(negative.astype(np.intp))
-            weights.append(similarity[positive])
-    return TripletPools(np.array(anchors, np.intp), positives, negatives, weights)
-
-
-def triplet_sampler(pools: TripletPools) -> BatchSampler:
-    """Consecutive (anchor, positive, negative) rows, drawn from the pools of each anchor."""
-    return BatchSampler(partial(triplet_batches, pools))
+            pools.append((anchor, positive, negative, similarity[positive]))
+    return pools
 
 
 def triplet_batches(
-    pools: TripletPools, rng: Generator, n_views: int, batch_size: int
+    pools: Sequence[Pool], rng: Generator, n_views: int, batch_size: int
 ) -> Iterator[BatchIndices]:
-    """Yield batches with one triplet of each anchor, in random order."""
-    order = rng.permutation(len(pools.anchors))
+    """Yield batches with one (anchor, positive, negative) of each anchor, in random order."""
+    order = rng.permutation(len(pools))
     per_batch = max(1, batch_size // 3)
     for start in range(0, len(order), per_batch):
-        selected = order[start : start + per_batch]
-        pairs = [(i, rng.integers(len(pools.positives[i]))) for i in selected]
+        selected = [pools[i] for i in order[start : start + per_batch]]
+        drawn = [rng.integers(len(positives)) for _, positives, _, _ in selected]
         triplets = [
-            (pools.anchors[i], pools.positives[i][p], rng.choice(pools.negatives[i]))
-            for i, p in pairs
+            (anchor, positives[i], rng.choice(negatives))
+            for (anchor, positives, negatives, _), i in zip(selected, drawn, strict=True)
         ]
         rows = np.array(triplets).ravel()
-        weights = np.array([pools.weights[i][p] for i, p in pairs])
+        weights = np.array([pool[3][i] for pool, i in zip(selected, drawn, strict=True)])
         yield BatchIndices(rows, rng.integers(0, n_views, len(rows)), rows, weights)
 
 
 def weighted_triplet(batch: Batch) -> torch.Tensor:
     """w max(0, |a - p|^2 - |a - n|^2 + margin) of consecutive (anchor, positive, negative) rows."""
+    assert batch.weights is not None
     a, p, n = (batch.embedding[i::3] for i in range(3))
     gap = (a - p).square().sum(1) - (a - n).square().sum(1)
-    loss = (gap + MARGIN).clamp(min=0)
-    return (loss if batch.weights is None else batch.weights * loss).mean()
+    return (batch.weights * (gap + MARGIN).clamp(min=0)).mean()
 
 
 MOM = Method(
-    lambda bank: triplet_sampler(mine_pools(bank)), stateless(weighted_triplet), mines_once=True
+    lambda bank: (partial(triplet_batches, mine_pools(bank)), None),
+    stateless(weighted_triplet),
+    mines_once=True,
 )

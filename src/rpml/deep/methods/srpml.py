@@ -5,15 +5,13 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import softplus
 
-from rpml.deep.methods.base import Batch, Loss, LossSpec, Method
-from rpml.deep.methods.batches import aas_sampler
+from rpml.deep.methods.base import Batch, Loss, LossSpec, Method, aas_labels, label_sampler
 from rpml.method.objective.triplet_loss import TripletObjective, angular_factor
 from rpml.method.objective.weights import weight_function
-from rpml.method.solver.conjugate_gradient import OptimizeResult, SolverState, Stopping, descend
+from rpml.method.solver.conjugate_gradient import SolverState, Stopping, descend
 from rpml.method.solver.manifolds import orthonormalize
 from rpml.method.triplets.batches import mine_batch_triplets
 from rpml.runtime.blas import single_blas_thread
-from rpml.runtime.rows import Array
 
 WEIGHT = "concat"
 ALPHA = 25.0  # degrees: rows at equal distances make 30, above which few unit rows violate anything
@@ -46,11 +44,14 @@ class SRPML(Loss):
         if len(triplets) == 0:
             return x.sum() * 0.0
         indices, L = torch.from_numpy(triplets).to(x.device), SCALE * batch.projection.detach()
-        loss = rpml_loss(x, indices, L, self.theta.to(x), ALPHA, RIDGE)
-        return loss / (SCALE * len(triplets))
+        return rpml_loss(x, indices, L, self.theta.to(x)) / (SCALE * len(triplets))
 
     def _update_projection(self, rows: NDArray[np.float32], batch: Batch) -> NDArray[np.intp]:
-        """Mine the triplets of the batch and take a few CG steps on (theta, L)."""
+        """Mine the triplets of the batch and move (theta, L) towards a few CG steps on them.
+
+        The solution of a batch fits its 120 rows only, so that (theta, L) are a running mean. L is
+        mixed with its projection on the subspace of the solution, then made orthonormal.
+        """
         L = np.linalg.qr(batch.projection.detach().cpu().numpy().astype(np.float64))[0]
         theta = self.theta.cpu().numpy().copy()
         triplets = mine_batch_triplets(
@@ -64,66 +65,26 @@ class SRPML(Loss):
         if len(triplets):
             problem = TripletObjective(rows, triplets, WEIGHT, ALPHA, RIDGE)
             solution = descend(problem, SolverState(L, theta), Stopping(CG_STEPS))
-            L, theta = running_mean(L, theta, solution)
+            mixed = (1 - UPDATE_RATE) * L + UPDATE_RATE * solution.L @ (solution.L.T @ L)
             with torch.no_grad():
-                batch.projection.copy_(torch.from_numpy(L))
-                self.theta.copy_(torch.from_numpy(theta))
+                batch.projection.copy_(torch.from_numpy(orthonormalize(mixed)))
+                self.theta.lerp_(torch.as_tensor(solution.theta).to(self.theta), UPDATE_RATE)
         return triplets
 
 
-def running_mean(L: Array, theta: Array, solution: OptimizeResult) -> tuple[Array, Array]:
-    """Running mean of L and theta over the solutions of the batches.
-
-    The solution of a batch fits its 120 rows only. L is mixed with its projection on the subspace
-    of the solution, then made orthonormal.
-    """
-    assert solution.theta is not None  # "concat" has parameters
-    mixed = (1 - UPDATE_RATE) * L + UPDATE_RATE * solution.L @ (solution.L.T @ L)
-    return orthonormalize(mixed), (1 - UPDATE_RATE) * theta + UPDATE_RATE * solution.theta
-
-
 def rpml_loss(
-    X: torch.Tensor,
-    triplets: torch.Tensor,
-    L: torch.Tensor,
-    theta: torch.Tensor | None,
-    alpha: float = 45.0,
-    weight_ridge: float | None = None,
+    X: torch.Tensor, triplets: torch.Tensor, L: torch.Tensor, theta: torch.Tensor
 ) -> torch.Tensor:
-    """Return the sum over triplets of log(1 + exp(w m)), as in `rpml.method.objective`.
-
-    theta has the shape (2 n_features,) for the weights of RPML and (n_features, q) for those of
-    RPMLv1; None means w = 1. `alpha` is in degrees. `weight_ridge` normalizes the weights and adds
-    a ridge on theta; None is the printed objective.
-    """
+    """Return the sum over triplets of log(1 + exp(w m)), as `TripletObjective` computes it."""
     Y = X @ L
     a, p, n = triplets.T
     near = (Y[a] - Y[p]).square().sum(1)
     far = (Y[n] - (Y[a] + Y[p]) / 2).square().sum(1)
-    m = softplus(near - angular_factor(alpha) * far)
-    w = triplet_weights(X, triplets, theta)
-    penalty = Y.new_zeros(())
-    if weight_ridge is not None and theta is not None:
-        w = w / w.mean()
-        penalty = 0.5 * weight_ridge * len(triplets) * theta.square().sum()
-    return softplus(w * m).sum() + penalty
+    m = softplus(near - angular_factor(ALPHA) * far)
+    left, right = (X @ part for part in theta.reshape(2, -1))
+    w = torch.sigmoid((left[a] + left[p]) / 2 + right[n])  # eq. (wt)
+    penalty = 0.5 * RIDGE * len(triplets) * theta.square().sum()
+    return softplus(w / w.mean() * m).sum() + penalty
 
 
-def triplet_weights(
-    X: torch.Tensor, triplets: torch.Tensor, theta: torch.Tensor | None
-) -> torch.Tensor:
-    """Return w of each triplet: eq. (wt) for a vector theta, (wt1) to (w_-) for a matrix, or 1."""
-    a, p, n = triplets.T
-    if theta is None:
-        return torch.ones(len(triplets), dtype=X.dtype, device=X.device)
-    if theta.ndim == 1:
-        left, right = theta.reshape(2, -1)
-        from_left, from_right = X @ left, X @ right
-        return torch.sigmoid((from_left[a] + from_left[p]) / 2 + from_right[n])
-    P = X @ theta
-    near = (P[a] * P[p]).sum(1)
-    far = ((P[a] + P[p]) / 2 * P[n]).sum(1)
-    return (torch.sigmoid(near) + torch.sigmoid(-far)) / 2
-
-
-SRPML_METHOD = Method(aas_sampler, SRPML)
+SRPML_METHOD = Method(lambda bank: label_sampler(aas_labels(bank)), SRPML)

@@ -5,15 +5,14 @@ import pytest
 
 pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
-from rpml.deep.methods.batches import (
+from rpml.deep.methods.base import (
     FeatureBank,
     aas_labels,
-    instance_batches,
+    group_batches,
     label_sampler,
     label_singletons,
 )
-from rpml.deep.methods.mom import TripletPools, triplet_batches
-from rpml.deep.methods.stml import neighbor_batches
+from rpml.deep.methods.mom import triplet_batches
 from rpml.evaluation.metrics.clustering import pair_scores
 from rpml.method.whitening.groups import group_means
 
@@ -51,7 +50,7 @@ def test_means_of_clusters():
 
 def test_classes_by_instances():
     labels = np.repeat(np.arange(50), 8)
-    draws = list(label_sampler(labels).batches(np.random.default_rng(0), 3, 120))
+    draws = list(label_sampler(labels)[0](np.random.default_rng(0), 3, 120))
     assert sorted(np.concatenate([d.rows for d in draws]).tolist()) == list(range(400))
     for draw in draws:
         assert len(draw.rows) <= 124
@@ -63,14 +62,14 @@ def test_classes_by_instances():
 def test_unlabeled_and_single_images_take_no_part():
     labels = np.array([0, 0, 0, 1, -1, -1])
     rows = np.concatenate(
-        [d.rows for d in label_sampler(labels).batches(np.random.default_rng(0), 1, 4)]
+        [d.rows for d in label_sampler(labels)[0](np.random.default_rng(0), 1, 4)]
     )
     assert sorted(rows.tolist()) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("views", [1, 2, 3])
 def test_two_different_views_of_each_image(views):
-    draws = list(instance_batches(100, np.random.default_rng(0), views, 40))
+    draws = list(group_batches(np.arange(100)[:, None], np.random.default_rng(0), views, 40))
     assert sum(len(d.rows) for d in draws) == 200
     for draw in draws:
         half = len(draw.rows) // 2
@@ -80,13 +79,13 @@ def test_two_different_views_of_each_image(views):
 
 
 def test_queries_come_with_their_neighbors_in_two_views():
-    neighbors = (np.arange(60)[:, None] + np.arange(1, 5)) % 60
-    for batch in neighbor_batches(neighbors, np.random.default_rng(0), 3, 20):
+    neighbors = (np.arange(60)[:, None] + np.arange(5)) % 60
+    for batch in group_batches(neighbors, np.random.default_rng(0), 3, 20):
         first, second = batch.rows.reshape(2, -1)
         np.testing.assert_array_equal(first, second)
         assert (batch.views[: len(first)] != batch.views[len(first) :]).all()
         groups = first.reshape(-1, 5)
-        np.testing.assert_array_equal(groups[:, 1:], neighbors[groups[:, 0]])
+        np.testing.assert_array_equal(groups, neighbors[groups[:, 0]])
         assert len(batch.rows) <= 20
 
 
@@ -94,7 +93,7 @@ def test_triplets_come_from_their_pools():
     positives = [np.array([10, 11]), np.array([12])]
     negatives = [np.array([20]), np.array([21, 22])]
     weights = [np.array([0.1, 0.2]), np.array([0.3])]
-    pools = TripletPools(np.array([0, 1]), positives, negatives, weights)
+    pools = list(zip((0, 1), positives, negatives, weights, strict=True))
     (batch,) = triplet_batches(pools, np.random.default_rng(0), 1, 60)
     for (a, p, n), w in zip(batch.rows.reshape(-1, 3), batch.weights, strict=True):
         assert w == weights[a][positives[a].tolist().index(p)]
@@ -103,7 +102,10 @@ def test_triplets_come_from_their_pools():
 
 def test_the_same_stream_gives_the_same_batches():
     one, two = (
-        [d.rows.tolist() for d in instance_batches(30, np.random.default_rng(5), 3, 20)]
+        [
+            d.rows.tolist()
+            for d in group_batches(np.arange(30)[:, None], np.random.default_rng(5), 3, 20)
+        ]
         for _ in range(2)
     )
     assert one == two
