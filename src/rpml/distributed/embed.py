@@ -15,8 +15,7 @@ from rpml.distributed.source import PartitionedRows, open_rows
 from rpml.estimator import RPML
 from rpml.estimator.features import column_names
 from rpml.io.features.source import Batch
-from rpml.io.features.writers import Layout
-from rpml.io.features.writing import open_writer
+from rpml.io.features.writing import Layout, open_writer
 from rpml.runtime.context import Context
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError, WriteError

@@ -16,8 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
-from rpml.io.features.reading import SUFFIXES, open_features
-from rpml.io.features.shards import check_one_format, is_feature_file, natural_key
+from rpml.io.features.reading import (
+    check_one_format,
+    is_feature_file,
+    natural_key,
+    open_features,
+)
 from rpml.io.features.source import Batch, FeatureSource, ReadOptions
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, first_not_finite
@@ -217,7 +221,7 @@ def shard_addresses(address: str) -> tuple[list[str], str]:
     entries = [path]
     if not is_file:
         entries = _features(system.ls(path, detail=False)) or _features(system.find(path))
-        check_one_format(address, map(Path, entries), SUFFIXES)
+        check_one_format(address, map(Path, entries))
         entries.sort(key=lambda entry: (str(Path(entry).parent), natural_key(Path(entry))))
     known = [system.info(entry) for entry in entries]
     times = ("mtime", "ETag", "LastModified", "updated")
@@ -228,7 +232,7 @@ def shard_addresses(address: str) -> tuple[list[str], str]:
 
 
 def _features(entries: Sequence[str]) -> list[str]:
-    return [entry for entry in entries if is_feature_file(Path(entry), SUFFIXES)]
+    return [entry for entry in entries if is_feature_file(Path(entry))]
 
 
 def cut(paths: Sequence[str], sizes: Sequence[int], edges: NDArray[np.int64]) -> list[list[Piece]]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rpml.io.features import Features
-from rpml.io.features.links import Links, read_links
+from rpml.io.features.labels import read_links
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.pseudo_labels import is_array
 from rpml.method.graph.affinity import user_neighbors
@@ -43,24 +43,25 @@ def read_constraints(
         for name, width in ROWS_PER_LINE.items()
         if (path := files.get(name)) is not None
     }
-    constraints = {name: links.values for name, links in read.items()}
+    constraints = {name: links for name, (links, _) in read.items()}
     if conflicts != "weight":  # with which the fit says what it leaves out
         try:
             gather(None if y is None else as_labels(y, n), n, **constraints, conflicts=conflicts)
         except ValueError as error:
-            raise InputError(_by_line(str(error), read)) from None
+            places = {name: (files[name], lines) for name, (_, lines) in read.items()}
+            raise InputError(_by_line(str(error), places)) from None
     return {**constraints, "conflicts": conflicts} if read else {}
 
 
-def _by_line(text: str, read: Mapping[str, Links]) -> str:
+def _by_line(text: str, places: Mapping[str, tuple[str | Path | None, list[int]]]) -> str:
     """Replace the library's must_link[3] by the line of the file."""
 
     def place(match: re.Match[str]) -> str:
-        links = read[match[1]]
-        lines = ", ".join(str(links.lines[int(i)]) for i in match[2].split(","))
-        return f"{links.path}: line {lines}"
+        path, lines = places[match[1]]
+        shown = ", ".join(str(lines[int(i)]) for i in match[2].split(","))
+        return f"{path}: line {shown}"
 
-    text = re.sub(rf"({'|'.join(read)})\[([\d, ]+)\]", place, text)
+    text = re.sub(rf"({'|'.join(places)})\[([\d, ]+)\]", place, text)
     return text.replace("set conflicts='weight'", "pass --conflicts weight").rstrip(".")
 
 
@@ -116,11 +117,11 @@ def as_pairs(pairs: ArrayLike | None, n: int, whiten: object = "auto") -> NDArra
 
 def read_pairs(path: str | Path, data: Features) -> NDArray[np.intp] | None:
     """Read the argument `pairs` of `RPML.fit` from a file; errors name the line."""
-    links = read_links(path, 2, len(data.values), data.ids, weighted=False)
+    links, lines = read_links(path, 2, len(data.values), data.ids, weighted=False)
     try:
-        return as_pairs(links.values[:, :2], len(data.values))
+        return as_pairs(links[:, :2], len(data.values))
     except ValueError as error:
-        raise InputError(_by_line(str(error), {"pairs": links})) from None
+        raise InputError(_by_line(str(error), {"pairs": (path, lines)})) from None
 
 
 def as_neighbors(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rpml.io.features import open_features, read_features
-from rpml.io.features.source import Stamp
+from rpml.io.features.source import check_stamp, file_stamp
 from rpml.runtime.errors import InputError
 
 
@@ -70,12 +70,12 @@ def test_a_mapped_file_that_was_replaced_or_removed_is_intact(mapped):
 
 
 def test_a_file_that_is_gone_has_changed_unless_it_is_mapped(mapped):
-    stamp = Stamp.of(mapped)
-    stamp.check()
+    stamp = file_stamp(mapped)
+    check_stamp(stamp)
     mapped.unlink()
-    stamp.check(mapped=True)
+    check_stamp(stamp, mapped=True)
     with pytest.raises(InputError):
-        stamp.check()
+        check_stamp(stamp)
 
 
 TRUNCATED_MAP = """

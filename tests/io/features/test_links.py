@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rpml.io.features.links import read_links
+from rpml.io.features.labels import read_links
 from rpml.runtime.errors import InputError
 
 
@@ -14,18 +14,18 @@ def written(tmp_path, text, name="pairs.csv"):
 
 
 def test_row_numbers_with_and_without_names_and_weights(tmp_path):
-    links = read_links(written(tmp_path, "0,3\n\n2,1,0.5\n"), 2, 4)
-    np.testing.assert_array_equal(links.values, [[0, 3, 1], [2, 1, 0.5]])
-    assert links.lines == [1, 3]
-    named = read_links(written(tmp_path, "a\tb\tc\n0\t1\t2\n", "order.tsv"), 3, 4)
-    np.testing.assert_array_equal(named.values, [[0, 1, 2, 1]])
-    assert named.lines == [2]
+    links, lines = read_links(written(tmp_path, "0,3\n\n2,1,0.5\n"), 2, 4)
+    np.testing.assert_array_equal(links, [[0, 3, 1], [2, 1, 0.5]])
+    assert lines == [1, 3]
+    named, order = read_links(written(tmp_path, "a\tb\tc\n0\t1\t2\n", "order.tsv"), 3, 4)
+    np.testing.assert_array_equal(named, [[0, 1, 2, 1]])
+    assert order == [2]
 
 
 def test_ids_of_the_features(tmp_path):
     ids = np.array(["7", "owl", "jay"])
-    links = read_links(written(tmp_path, "one,two\nowl,7\njay,owl,2\n"), 2, 3, ids)
-    np.testing.assert_array_equal(links.values, [[1, 0, 1], [2, 1, 2]])
+    links, _ = read_links(written(tmp_path, "one,two\nowl,7\njay,owl,2\n"), 2, 3, ids)
+    np.testing.assert_array_equal(links, [[1, 0, 1], [2, 1, 2]])
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from rpml.io.features import (
     read_features,
     read_labels,
     write_table,
-    writers,
+    writing,
 )
 from rpml.io.features.source import as_ids
 from rpml.runtime.errors import InputError
@@ -54,7 +54,7 @@ def test_integer_ids_stay_integers(tmp_path, X, kind):
 
 @pytest.fixture
 def small_shards(monkeypatch):
-    monkeypatch.setattr(writers, "SHARD_ROWS", 10)
+    monkeypatch.setattr(writing, "SHARD_ROWS", 10)
 
 
 def test_shards(tmp_path, X, ids, small_shards):

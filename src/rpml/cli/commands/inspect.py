@@ -101,22 +101,17 @@ def _short(value: object) -> str:
 
 def inspect_features(path: str, reading: ReadingOptions) -> dict[str, object]:
     """Describe shape, names and problems of a file; bad values are counted, not rejected."""
-    from rpml.io.features.statistics import file_statistics
+    from rpml.io.features.source import file_statistics
 
     source = reading.open(path)
     statistics = file_statistics(source)
     return {
         "kind": "features",
         "path": path,
-        "rows": statistics.n_rows,
+        "rows": statistics.pop("rows"),
         "features": source.n_features,
         "dtype": str(source.dtype),
         "ids": source.id_name if source.has_ids else None,
         "feature_names": list(source.feature_names or []),
-        "not_finite": statistics.not_finite,
-        "first_not_finite": statistics.first_not_finite,
-        "zero_rows": statistics.zero_rows,
-        "constant_columns": statistics.constant_columns,
-        "negative_values": statistics.has_negative,
-        "norms": statistics.norms,
+        **statistics,
     }

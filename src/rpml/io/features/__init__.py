@@ -3,8 +3,7 @@
 from rpml.io.features.labels import read_labels
 from rpml.io.features.reading import open_features, read_features
 from rpml.io.features.source import Batch, Features, FeatureSource, ReadOptions
-from rpml.io.features.writers import Layout
-from rpml.io.features.writing import check_table_output, open_writer, write_table
+from rpml.io.features.writing import Layout, check_table_output, open_writer, write_table
 
 __all__ = [
     "Batch",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpml.io.features.columns import choose_column, find_ids, kept_columns, match_columns
+from rpml.io.features.columns import choose_column, find_ids, select_columns
 from rpml.io.features.source import Batch, FeatureSource, Ids, ReadOptions, as_ids
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
@@ -148,50 +148,26 @@ class ArrowSource(FeatureSource):
         self.n_rows = int(self._file.n_rows)
         if self.n_rows == 0:
             raise InputError(f"{path} has no rows")
-        schema = self._file.schema
-        self._kinds = dict(zip(schema.names, schema.types, strict=True))
-        self._id = self._id_name(options)
-        self.has_ids = self._id is not None
-        self.id_name = "id" if self._id in (None, "", "__index_level_0__") else str(self._id)
-        vectors = [n for n, kind in self._kinds.items() if not options.columns and _is_vector(kind)]
-        taken = [self._id, *options.exclude, *vectors]
-        self.kept_names = kept_columns(self._file.names, options, self.name, taken)
-        chosen = self._chosen(options)
-        self._vector = chosen[0] if len(chosen) == 1 and _is_vector(self._kinds[chosen[0]]) else ""
-        self._check_types(chosen)
-        self._names = chosen
-        self.row_groups = self._file.row_groups
-        self._measure()
-
-    def _id_name(self, options: ReadOptions) -> str | None:
-        at = find_ids(self._file.names, options.id_column, self.name)
-        if at is None:
-            return None
-        id_name = self._file.names[at]
-        check_plain(self._kinds[id_name], f"{self.name}: column {id_name!r}")
-        return id_name
-
-    def _chosen(self, options: ReadOptions) -> list[str]:
-        others = {self._id, *options.exclude, *self.kept_names}
-        names = [n for n in self._kinds if n not in others]
-        if options.columns is not None:
-            return [names[i] for i in match_columns(names, options.columns, self.name)]
-        vectors = [n for n in names if _is_vector(self._kinds[n])]
-        if len(vectors) > 1:
-            raise InputError(
-                f"{self.name} has the list columns {', '.join(vectors)}: name one with --columns"
-            )
-        return vectors or names
-
-    def _check_types(self, chosen: list[str]) -> None:
-        if not chosen:
-            raise InputError(f"{self.name} has no feature columns")
-        for name in [] if self._vector else chosen:
+        names, schema = self._file.names, self._file.schema
+        self._kinds = dict(zip(names, schema.types, strict=True))
+        id_at = find_ids(names, options.id_column, self.name)
+        self.has_ids = id_at is not None
+        self._id = None if id_at is None else names[id_at]
+        if self._id is not None:
+            check_plain(self._kinds[self._id], f"{self.name}: column {self._id!r}")
+            self.id_name = "id" if self._id in ("", "__index_level_0__") else self._id
+        vectors = [name for name, kind in self._kinds.items() if _is_vector(kind)]
+        self.kept_names, at = select_columns(names, id_at, options, self.name, vectors)
+        self._names = [names[i] for i in at]
+        self._vector = self._names[0] if len(at) == 1 and self._names[0] in vectors else ""
+        for name in [] if self._vector else self._names:
             if not _is_number(self._kinds[name]):
                 raise InputError(
                     f"{self.name}: column {name!r} is {self._kinds[name]}, not numbers: choose "
                     "the features with --columns or the ids with --id-column"
                 )
+        self.row_groups = self._file.row_groups
+        self._measure()
 
     def _measure(self) -> None:
         """Determine width and dtype; for a list column from its first row."""

@@ -1,6 +1,6 @@
 """Selection of columns by name, shared by all formats that have names."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
@@ -47,14 +47,37 @@ def match_columns(names: Sequence[str], patterns: Sequence[str], where: str) -> 
     return list(found)
 
 
-def kept_columns(
-    names: Sequence[str], options: ReadOptions, where: str, taken: Iterable[str | None]
-) -> tuple[str, ...]:
-    """Return the columns to carry through, without those `taken` and those named as features."""
+def select_columns(
+    names: Sequence[str],
+    id_at: int | None,
+    options: ReadOptions,
+    where: str,
+    vectors: Sequence[str] = (),
+) -> tuple[tuple[str, ...], list[int]]:
+    """Return the names of the columns to carry through, and the positions of the features.
+
+    Without a choice in `options` the features are the only one of the `vectors`, which are columns
+    of lists, or all columns that have no other purpose.
+    """
+    id_name = None if id_at is None else names[id_at]
     features = match_columns(names, options.columns or (), where)
-    others = set(taken) | {names[i] for i in features}
-    free = [name for name in names if name not in others]
-    return tuple(free[i] for i in match_columns(free, options.keep, where))
+    taken = {id_name, *options.exclude, *(names[i] for i in features)}
+    taken |= set() if options.columns else set(vectors)
+    free = [name for name in names if name not in taken]
+    kept = tuple(free[i] for i in match_columns(free, options.keep, where))
+    others = {*options.exclude, *kept}
+    at = [i for i, name in enumerate(names) if i != id_at and name not in others]
+    if options.columns is not None:
+        at = [i for i in features if i in at]
+    elif lists := [names[i] for i in at if names[i] in vectors]:
+        if len(lists) > 1:
+            raise InputError(
+                f"{where} has the list columns {', '.join(lists)}: name one with --columns"
+            )
+        at = [names.index(lists[0])]
+    if not at:
+        raise InputError(f"{where} has no feature columns")
+    return kept, at
 
 
 def _position(names: Sequence[str], wanted: str, where: str) -> int:

@@ -1,4 +1,4 @@
-"""Labels and metadata from files, in the order of the feature rows."""
+"""Labels, metadata and constraints between rows, from files that refer to rows of features."""
 
 import math
 import re
@@ -16,7 +16,7 @@ from rpml.io.features.columns import is_id_name
 from rpml.io.features.numpy_files import NpzFile, check_dtype_or_text, load_npy
 from rpml.io.features.reading import check_readable
 from rpml.io.features.source import Ids, check_compression
-from rpml.io.features.text_files import csv_rows, read_column, without_mark
+from rpml.io.features.text_files import Row, csv_rows, is_number, read_column, without_mark
 from rpml.runtime.errors import InputError
 from rpml.runtime.outputs import check_written_together
 from rpml.runtime.wording import counted
@@ -218,3 +218,51 @@ def _is_whole(value: object) -> bool:
     if isinstance(value, str):  # '01' and '1' are different labels
         return _WHOLE.fullmatch(value) is not None
     return isinstance(value, int | float) and value == int(value) and abs(value) < 2**63
+
+
+def read_links(
+    path: str | Path, width: int, n_rows: int, ids: Ids | None = None, weighted: bool = True
+) -> tuple[NDArray[np.float64], list[int]]:
+    """Read pairs (`width` 2) or triplets (3) of rows from a .csv or .tsv file.
+
+    Each line holds `width` rows and, if `weighted`, an optional weight; the first line may be a
+    header. Rows are given by the features' `ids`, or by number from 0 without them. Returns
+    (m, width + 1) row indices and weights, and the line numbers.
+    """
+    path = Path(path)
+    check_readable(path)
+    with csv_rows(path) as rows:
+        body = list(rows)
+    row_of = {str(i): i for i in range(n_rows)}
+    if ids is not None:
+        row_of = {str(name): i for i, name in enumerate(ids)}
+    named = body and any(field.strip() in row_of or is_number(field) for field in body[0][1])
+    if len(body) > 1 and not named:
+        body = body[1:]  # a header
+    if not body:
+        raise InputError(f"{path} holds no rows")
+    what = "an id of the features" if ids is not None else f"a row number from 0 to {n_rows - 1}"
+    values = []
+    for line, fields in body:
+        try:
+            if not weighted and len(fields) != width:
+                raise ValueError(f"{width} rows are expected, not {counted(len(fields), 'field')}")
+            values.append(_parse_link(fields, width, row_of, what))
+        except ValueError as error:
+            raise InputError(f"{path}: line {line}: {error}") from None
+    return np.array(values), [line for line, _ in body]
+
+
+def _parse_link(fields: Row, width: int, row_of: dict[str, int], what: str) -> list[float]:
+    """Parse the row indices and the weight of a line; ValueError says what is wrong."""
+    if len(fields) not in (width, width + 1):
+        raise ValueError(
+            f"{width} rows and perhaps a weight are expected, not {counted(len(fields), 'field')}"
+        )
+    for field in fields[:width]:
+        if field.strip() not in row_of:
+            raise ValueError(f"{field!r} is not {what}")
+    weight = fields[width] if len(fields) > width else "1"
+    if not is_number(weight) or not 0 < float(weight) < np.inf:
+        raise ValueError(f"the weight {weight!r} is not a positive number")
+    return [*(row_of[field.strip()] for field in fields[:width]), float(weight)]

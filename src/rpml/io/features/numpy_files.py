@@ -59,20 +59,26 @@ def load_npy(path: Path) -> NDArray[Any]:
     """Load the array of a .npy file; a large one is memory-mapped."""
     try:
         with open(path, "rb") as file:
-            shape, fortran, dtype = read_npy_header(file)
-            check_dtype_or_text(dtype, str(path))
-            held = math.prod(shape) * dtype.itemsize
-            missing = file.tell() + held - os.fstat(file.fileno()).st_size
-            if missing > 0:
-                raise ValueError(f"its {shape} numbers need {missing} bytes more")
-            order: Literal["F", "C"] = "F" if fortran else "C"
-            if held > MAPPED_BYTES:
+            shape, order, dtype = _checked_header(file, os.fstat(file.fileno()).st_size, str(path))
+            if math.prod(shape) * dtype.itemsize > MAPPED_BYTES:
                 return np.memmap(path, dtype, "r", file.tell(), shape, order)
             return np.fromfile(file, dtype, math.prod(shape)).reshape(shape, order=order)
     except InputError:
         raise
     except Exception as error:  # a damaged header raises anything
         raise InputError(f"{path} is not a complete .npy file: {first_line(error)}") from error
+
+
+def _checked_header(
+    file: IO[bytes], size: int, name: str
+) -> tuple[tuple[int, ...], Literal["F", "C"], np.dtype[np.generic]]:
+    """Read (shape, order, dtype) of numbers or text that `size` bytes can hold."""
+    shape, fortran, dtype = read_npy_header(file)
+    check_dtype_or_text(dtype, name)
+    missing = file.tell() + math.prod(shape) * dtype.itemsize - size
+    if missing > 0:
+        raise ValueError(f"its {shape} numbers need {missing} bytes more")
+    return shape, "F" if fortran else "C", dtype
 
 
 class ArraySource(FeatureSource):
@@ -178,16 +184,12 @@ class NpzFile:
         label = f"{self.path}[{name!r}]"
         try:
             with zipfile.ZipFile(self.path) as archive, archive.open(name + ".npy") as file:
-                shape, fortran, dtype = read_npy_header(file)
-                check_dtype_or_text(dtype, label)
                 entry = archive.getinfo(name + ".npy")
-                stored = entry.file_size
-                check_compression(label, stored, entry.compress_size)
+                check_compression(label, entry.file_size, entry.compress_size)
+                shape, order, dtype = _checked_header(file, entry.file_size, label)
                 held = math.prod(shape) * dtype.itemsize
-                if held > stored:
-                    raise InputError(f"{label} is truncated: {shape} does not fit {stored} bytes")
                 values = np.frombuffer(bytearray(file.read(held)), dtype)
-                return values.reshape(shape, order="F" if fortran else "C")
+                return values.reshape(shape, order=order)
         except InputError:
             raise
         except Exception as error:  # damaged data raise anything

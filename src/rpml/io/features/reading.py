@@ -1,23 +1,27 @@
 """Opening features by suffix; a folder holds shards, and `-` is standard input."""
 
 import os
+import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
+import numpy as np
+
 from rpml.io.features.arrow_files import SUFFIXES as ARROW
 from rpml.io.features.arrow_files import ArrowSource
 from rpml.io.features.numpy_files import ArraySource, open_npy, open_npz, sidecar
-from rpml.io.features.shards import ShardedSource, shard_paths
-from rpml.io.features.source import Features, FeatureSource, ReadOptions, Stamp
+from rpml.io.features.source import Batch, Features, FeatureSource, ReadOptions, file_stamp
 from rpml.io.features.text_files import CsvSource
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
 from rpml.runtime.files import scratch_folder
-from rpml.runtime.wording import one_line, reason_of
+from rpml.runtime.outputs import FOLDER_MANIFEST, Manifest
+from rpml.runtime.wording import counted, one_line, reason_of
 
 Opener = Callable[[Path, ReadOptions], FeatureSource]
 OPENERS: dict[str, Opener] = {
@@ -61,8 +65,7 @@ def open_features(path: str | Path, options: ReadOptions | None = None) -> Featu
     path = Path(path)
     check_readable(path)
     if path.is_dir():
-        paths = shard_paths(path, SUFFIXES)
-        return ShardedSource(path, paths, lambda p: _open_file(p, options))
+        return ShardedSource(path, options)
     return _open_file(path, options)
 
 
@@ -73,7 +76,7 @@ def _open_file(path: Path, options: ReadOptions) -> FeatureSource:
         raise InputError(f"{path} has {kind}: features are read from {', '.join(SUFFIXES)}")
     check_readable(path)
     try:
-        stamp = Stamp.of(path)
+        stamp = file_stamp(path)
         source = opener(path, options)
         source.stamp = stamp
     except OSError as error:
@@ -88,6 +91,95 @@ def _open_file(path: Path, options: ReadOptions) -> FeatureSource:
 def read_features(path: str | Path, options: ReadOptions | None = None) -> Features:
     """Read all rows of `open_features(path, options)`; a .npy file beyond 64 MB is mapped."""
     return open_features(path, options).load()
+
+
+def natural_key(path: Path) -> list[tuple[int, int, str]]:
+    """Return a sort key that puts part-2 before part-10."""
+    pieces = re.split(r"(\d+)", path.name)
+    return [(1, int(p), "") if p.isdigit() else (0, 0, p) for p in pieces]
+
+
+def _shard_paths(folder: Path) -> list[Path]:
+    """Return the feature files of a folder in natural order; they must be of one format."""
+    try:
+        entries = [folder / name for name in os.listdir(folder)]
+    except OSError as error:
+        raise InputError(f"cannot read the folder {folder}: {error.strerror}") from error
+    paths = [path for path in entries if is_feature_file(path)]
+    check_one_format(folder, paths)
+    return sorted(paths, key=natural_key)
+
+
+def is_feature_file(path: Path) -> bool:
+    """Whether a file of a folder of shards holds vectors; ids next to .npy files do not."""
+    hidden = path.name.startswith(".") or path.name.endswith(".ids.csv")
+    return path.suffix.lower() in SUFFIXES and not hidden
+
+
+def check_one_format(folder: object, paths: Iterable[Path]) -> None:
+    """Raise InputError if a folder has no feature files, or files of several formats."""
+    kinds = sorted({path.suffix.lower() for path in paths})
+    if not kinds:
+        raise InputError(f"{folder} has no feature files ({', '.join(SUFFIXES)})")
+    if len(kinds) > 1:
+        raise InputError(f"{folder} mixes {' and '.join(kinds)} files: keep one kind per folder")
+
+
+def _check_complete(folder: Path, paths: list[Path]) -> None:
+    """Raise InputError if a folder that rpml wrote has not exactly the vectors of its manifest."""
+    manifest = Manifest(folder / FOLDER_MANIFEST)
+    listed = {path.name for path in manifest.listed() if is_feature_file(path)}
+    if not listed:
+        return
+    for name in sorted(listed | {path.name for path in paths}):
+        if name not in listed or manifest.differs(folder / name):
+            raise InputError(
+                f"{folder / name} is not as {FOLDER_MANIFEST} lists it: write the folder again, or "
+                f"remove {FOLDER_MANIFEST} if its files do belong together"
+            )
+
+
+class ShardedSource(FeatureSource):
+    """Several files with the same columns, concatenated."""
+
+    def __init__(self, folder: Path, options: ReadOptions) -> None:
+        self.name = str(folder)
+        paths = _shard_paths(folder)
+        _check_complete(folder, paths)
+        self._parts = [_open_file(path, options) for path in paths]
+        first = self._parts[0]
+        for part in self._parts[1:]:
+            self._check_like(part, first)
+        self.n_features, self.has_ids = first.n_features, first.has_ids
+        self.id_name, self.feature_names = first.id_name, first.feature_names
+        self.kept_names = first.kept_names
+        self.dtype = np.result_type(*(p.dtype for p in self._parts))
+        counts = [p.n_rows for p in self._parts]
+        self.n_rows = None if None in counts else sum(c for c in counts if c is not None)
+
+    @staticmethod
+    def _check_like(part: FeatureSource, first: FeatureSource) -> None:
+        if part.n_features != first.n_features:
+            raise InputError(
+                f"{part.name} has {counted(part.n_features, 'column')}, {first.name} has "
+                f"{first.n_features}: keep files of other vectors in other folders"
+            )
+        if part.feature_names != first.feature_names:
+            raise InputError(f"{part.name} has other column names than {first.name}")
+        if part.kept_names != first.kept_names:
+            raise InputError(f"{part.name} has other columns to keep than {first.name}")
+        if part.has_ids != first.has_ids:
+            raise InputError(f"of {part.name} and {first.name} only one has ids")
+
+    def raw_batches(self, rows: int) -> Iterator[Batch]:
+        """Yield the batches of each file, checked here so that errors name the file."""
+        start = 0
+        for part in self._parts:
+            for batch in part.raw_batches(rows):
+                part._check_finite(batch)
+                yield replace(batch, start=start + batch.start)
+            part.check_unchanged()
+            start += part.n_rows if part.n_rows is not None else batch.start + len(batch.values)
 
 
 _MAGIC = {

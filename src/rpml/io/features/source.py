@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ Ids = NDArray[np.object_]
 Columns = Mapping[str, object]
 """Lists or Arrow arrays by name."""
 
+Stamp = tuple[str, int, int, int]
 BATCH_BYTES = 2**25
 LARGE, MOST_COMPRESSION = 2**28, 100  # real vectors compress by half, zeros by a factor of 1000
 
@@ -40,34 +41,23 @@ class ReadOptions:
     """Columns that are not features and are copied to the output; ``*`` matches any text."""
 
 
-@dataclass(frozen=True)
-class Stamp:
-    """Identity, size and modification time of a file when it was opened."""
+def file_stamp(path: str | Path) -> Stamp:
+    """Return path, identity, size and modification time of a file."""
+    status = os.stat(path)
+    return str(path), status.st_ino, status.st_size, status.st_mtime_ns
 
-    path: str
-    inode: int
-    size: int
-    changed: int
 
-    @classmethod
-    def of(cls, path: str | Path) -> Self:
-        """Return the current stamp of a file."""
-        status = os.stat(path)
-        return cls(str(path), status.st_ino, status.st_size, status.st_mtime_ns)
+def check_stamp(stamp: Stamp, mapped: bool = False) -> None:
+    """Raise InputError if a file has changed since its stamp was taken.
 
-    def check(self, mapped: bool = False) -> None:
-        """Raise InputError if the file has changed since.
-
-        With `mapped`, a replaced or deleted file is fine: its mapped content is unchanged.
-        """
-        try:
-            now = Stamp.of(self.path)
-        except OSError:
-            now = None
-        if now != self and not (mapped and (now is None or now.inode != self.inode)):
-            raise InputError(
-                f"{self.path} was changed while it was read: run again when it is complete"
-            )
+    With `mapped`, a replaced or deleted file is fine: its mapped content is unchanged.
+    """
+    try:
+        now = file_stamp(stamp[0])
+    except OSError:
+        now = None
+    if now != stamp and not (mapped and (now is None or now[1] != stamp[1])):
+        raise InputError(f"{stamp[0]} was changed while it was read: run again when it is complete")
 
 
 @dataclass(frozen=True)
@@ -96,7 +86,7 @@ class Features:
     def check_unchanged(self) -> None:
         """Raise InputError if the values are mapped and their file has changed."""
         if self.mapped is not None:
-            self.mapped.check(mapped=True)
+            check_stamp(self.mapped, mapped=True)
 
 
 class FeatureSource(ABC):
@@ -135,22 +125,26 @@ class FeatureSource(ABC):
 
     def batches(self, rows: int | None = None) -> Iterator[Batch]:
         """Yield rows in order; all values are finite, ids unique, and there is at least one row."""
-        seen, ids = 0, IdCheck(self.name)
+        seen, hashes = 0, []
         for batch in self.raw_batches(rows or self.batch_rows()):
             self._check_finite(batch)
             if batch.ids is not None:
-                ids.add(batch.ids)
+                _check_text(batch.ids, self.name)
+                hashes.append(np.fromiter(map(hash, batch.ids), np.int64, len(batch.ids)))
             seen += len(batch.values)
             yield batch
         self.check_unchanged()
         if seen == 0:
             raise InputError(f"{self.name} has no rows")
-        ids.finish(self)
+        # eight bytes per row tell that an id occurs twice; to name it, the file is read again
+        if hashes and len(np.unique(np.concatenate(hashes))) < seen:
+            ids = [batch.ids for batch in self.raw_batches(self.batch_rows())]
+            check_unique_ids(_join(ids), self.name)
 
     def check_unchanged(self) -> None:
         """Raise InputError if the file has changed since it was opened."""
         if self.stamp is not None:
-            self.stamp.check()
+            check_stamp(self.stamp)
 
     def load(self) -> Features:
         """Load every row (a subclass may map the file instead)."""
@@ -216,31 +210,15 @@ def _join(parts: list[Ids | None]) -> Ids | None:
     return np.concatenate(present) if present else None
 
 
-class IdCheck:
-    """Detects duplicate ids with eight bytes of memory per row."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._hashes: list[NDArray[np.int64]] = []
-
-    def add(self, ids: Ids) -> None:
-        for value in ids:
-            if isinstance(value, str) and not value.isascii():
-                try:
-                    value.encode()
-                except UnicodeEncodeError:
-                    shown = ascii(value[:40])
-                    raise InputError(f"{self.name}: the id {shown} is not valid text") from None
-        self._hashes.append(np.fromiter(map(hash, ids), dtype=np.int64, count=len(ids)))
-
-    def finish(self, source: FeatureSource) -> None:
-        """Raise InputError if an id occurred twice (the file is read again to name it)."""
-        if not self._hashes:
-            return
-        hashes = np.sort(np.concatenate(self._hashes))
-        if (hashes[1:] == hashes[:-1]).any():
-            rows = [b.ids for b in source.raw_batches(source.batch_rows())]
-            check_unique_ids(_join(rows), self.name)
+def _check_text(ids: Ids, name: str) -> None:
+    """Raise InputError if an id cannot be written, as a lone surrogate."""
+    for value in ids:
+        if isinstance(value, str) and not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                shown = ascii(value[:40])
+                raise InputError(f"{name}: the id {shown} is not valid text") from None
 
 
 def check_unique_ids(ids: Ids | None, name: str) -> None:
@@ -265,3 +243,38 @@ def pair_by_id(first: Features, second: Features) -> tuple[Array, Array]:
         raise InputError(f"{first.name} and {second.name} have no id in common")
     rows, others = np.array(pairs).T
     return first.values[rows], second.values[others]
+
+
+def file_statistics(source: FeatureSource) -> dict[str, Any]:
+    """Read every row once and count bad values instead of rejecting them, as JSON values."""
+    rows, zero_rows, not_finite, first_bad = 0, 0, 0, None
+    low: NDArray[np.floating] = np.full(source.n_features, np.inf)
+    high: NDArray[np.floating] = np.full(source.n_features, -np.inf)
+    shortest, longest, total, measured = np.inf, 0.0, 0.0, 0
+    for batch in source.raw_batches(source.batch_rows()):
+        values = batch.values.astype(np.float64)
+        finite = np.isfinite(values)
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0]
+            first_bad = first_bad or source._place(batch, row, column)
+            not_finite += int((~finite).sum())
+        lengths = np.linalg.norm(values, axis=1)
+        zero_rows += int((lengths == 0).sum())
+        lengths = lengths[np.isfinite(lengths)]
+        shortest = min(shortest, float(lengths.min(initial=np.inf)))
+        longest = max(longest, float(lengths.max(initial=0.0)))
+        total, measured = total + float(lengths.sum()), measured + len(lengths)
+        low = np.fmin(low, np.where(finite, values, np.inf).min(axis=0))
+        high = np.fmax(high, np.where(finite, values, -np.inf).max(axis=0))
+        rows += len(values)
+    if rows == 0:
+        raise InputError(f"{source.name} has no rows")
+    return {
+        "rows": rows,
+        "not_finite": not_finite,
+        "first_not_finite": first_bad,
+        "zero_rows": zero_rows,
+        "constant_columns": int((low == high).sum()),
+        "negative_values": bool((low < 0).any()),
+        "norms": {"min": shortest, "mean": total / measured, "max": longest} if measured else {},
+    }

@@ -9,13 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rpml.io.features.columns import (
-    choose_column,
-    find_ids,
-    is_id_name,
-    kept_columns,
-    match_columns,
-)
+from rpml.io.features.columns import choose_column, find_ids, is_id_name, select_columns
 from rpml.io.features.source import Batch, FeatureSource, ReadOptions, as_ids
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted, reason_of
@@ -125,16 +119,7 @@ class CsvSource(FeatureSource):
         self.has_ids = self._id is not None
         if self._id is not None:
             self.id_name = names[self._id] if self._header and names[self._id] else "id"
-        taken_names = [*options.exclude, *([] if self._id is None else [names[self._id]])]
-        self.kept_names = kept_columns(names, options, self.name, taken_names)
-        others = {*options.exclude, *self.kept_names}
-        taken = {self._id, *(i for i, n in enumerate(names) if n in others)}
-        if options.columns is None:
-            self._features_at = [i for i in range(self._width) if i not in taken]
-        else:
-            self._features_at = match_columns(names, options.columns, self.name)
-        if not self._features_at:
-            raise InputError(f"{self.name} has no feature columns")
+        self.kept_names, self._features_at = select_columns(names, self._id, options, self.name)
         self._names = names
         self.n_features = len(self._features_at)
         if self._header:

@@ -1,32 +1,312 @@
-"""Atomic output of tables, in the format of the suffix."""
+"""Atomic output of rows in the format of the suffix, one class per format."""
 
+from __future__ import annotations
+
+import csv
+import json
 import os
+import shutil
 import sys
-from collections.abc import Iterable, Iterator
+import tempfile
+import zipfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, TYPE_CHECKING, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.io.features.numpy_files import sidecar
-from rpml.io.features.shards import is_feature_file
-from rpml.io.features.source import Ids
-from rpml.io.features.writers import (
-    ArrowWriter,
-    CsvWriter,
-    JsonLinesWriter,
-    Layout,
-    NpyWriter,
-    NpzWriter,
-    ShardWriter,
-    Writer,
-    write_ids,
-)
+from rpml.io.features.numpy_files import FINGERPRINT, sidecar
+from rpml.io.features.reading import is_feature_file
+from rpml.io.features.source import Columns, Ids, as_ids
+from rpml.runtime.context import Json
+from rpml.runtime.digest import file_fingerprint
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
 from rpml.runtime.files import Outputs, atomic_outputs, folder_outputs
 from rpml.runtime.outputs import check_apart, check_folder, check_output
+from rpml.runtime.schema import finite_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+SHARD_ROWS = 1_000_000
+Values = NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What an output holds: the array's name, the names of its columns, and of the ids if any.
+
+    An output with one column and ``vector=False`` holds plain values (labels). `kept` names
+    columns copied from the input.
+    """
+
+    name: str
+    columns: Sequence[str]
+    id_name: str | None = None
+    vector: bool = True
+    kept: Sequence[str] = ()
+
+
+class Writer(ABC):
+    """Writes consecutive rows; `close` completes the file."""
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        self.path, self.layout = path, layout
+
+    keeps_columns = False
+    """Whether the format can hold columns copied from the input."""
+
+    @abstractmethod
+    def write(self, values: Values, ids: Ids | None = None, kept: Columns | None = None) -> None:
+        """Append rows."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Complete the file."""
+
+
+class NpyWriter(Writer):
+    """Appends rows to a .npy file and corrects its header at the end."""
+
+    def __init__(self, path: Path, layout: Layout, file: IO[bytes] | None = None) -> None:
+        super().__init__(path, layout)
+        self._file = file or open(path, "wb")  # noqa: SIM115 (closed in close)
+        self._rows = 0
+        self._dtype: np.dtype[np.generic] = np.dtype(np.float32)
+        self._ids: list[Ids] = []
+
+    def write(self, values: Values, ids: Ids | None = None, kept: Columns | None = None) -> None:
+        if self._rows == 0:
+            self._dtype = values.dtype
+            self._write_header()
+        self._file.write(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+        self._rows += len(values)
+        if ids is not None:
+            self._ids.append(ids)
+
+    def _write_header(self) -> None:
+        # numpy leaves room for the first dimension to grow, so the header's length is constant
+        shape = (self._rows, len(self.layout.columns)) if self.layout.vector else (self._rows,)
+        descr = np.lib.format.dtype_to_descr(self._dtype)
+        fields = {"descr": descr, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(self._file, fields)
+
+    def finish(self) -> None:
+        """Complete the header."""
+        self._file.seek(0)
+        self._write_header()
+
+    def close(self) -> None:
+        self.finish()
+        self._file.close()
+
+    def ids(self) -> Ids | None:
+        """Return the ids of all rows written."""
+        return np.concatenate(self._ids) if self._ids else None
+
+
+class NpzWriter(Writer):
+    """An uncompressed archive with one array and, if there are ids, a second one."""
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        super().__init__(path, layout)
+        # a member of an archive cannot be corrected at its end, as the header must be
+        self._part = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
+        self._array = NpyWriter(path, layout, self._part)
+
+    def write(self, values: Values, ids: Ids | None = None, kept: Columns | None = None) -> None:
+        self._array.write(values, ids)
+
+    def close(self) -> None:
+        """Put the arrays into the archive without timestamps: equal rows give equal bytes."""
+        self._array.finish()
+        ids = self._array.ids()
+        with self._part, zipfile.ZipFile(self.path, "w") as archive:
+            self._part.seek(0)
+            with archive.open(self.layout.name + ".npy", "w", force_zip64=True) as file:
+                shutil.copyfileobj(self._part, file, 2**20)
+            if ids is not None:
+                with archive.open("ids.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, _fixed(ids), allow_pickle=False)
+
+
+def _fixed(ids: Ids) -> Values:
+    """Convert ids to an array that numpy can store without pickle."""
+    whole = all(type(i) is int and -(2**63) <= i < 2**63 for i in ids)
+    return ids.astype(np.int64) if whole else np.array([str(i) for i in ids])
+
+
+class CsvWriter(Writer):
+    """Text with a header; numbers have enough digits to be read back exactly."""
+
+    keeps_columns = True
+
+    def __init__(self, path: Path, layout: Layout, file: TextIO | None = None) -> None:
+        super().__init__(path, layout)
+        self._own = file is None
+        self._file = file or open(path, "w", encoding="utf8", newline="")  # noqa: SIM115
+        separator = "\t" if path.suffix.lower() == ".tsv" else ","
+        self._writer = csv.writer(self._file, delimiter=separator, lineterminator="\n")
+        self._rows = 0
+        self._writer.writerow([layout.id_name or "id", *layout.kept, *layout.columns])
+
+    def write(self, values: Values, ids: Ids | None = None, kept: Columns | None = None) -> None:
+        """Append rows; without ids they are numbered."""
+        if ids is None:
+            ids = as_ids(list(range(self._rows, self._rows + len(values))))
+        texts = _texts(values.reshape(len(values), -1))
+        others = _transposed(kept or {}, len(values))
+        rows = zip(ids, others, texts, strict=True)
+        self._writer.writerows([i, *other, *row] for i, other, row in rows)
+        self._rows += len(values)
+
+    def close(self) -> None:
+        self._file.flush()
+        if self._own:
+            self._file.close()
+
+
+def _texts(values: Values) -> list[list[object]]:
+    if values.dtype.kind != "f":
+        return values.tolist()  # type: ignore[no-any-return]
+    digits = {2: "%.5g", 4: "%.9g"}.get(values.dtype.itemsize, "%.17g")
+    return [[digits % v for v in row] for row in values.tolist()]
+
+
+def _transposed(kept: Columns, n: int) -> Iterator[tuple[object, ...]]:
+    """Return the values of the kept columns, row by row."""
+    lists = [c.to_pylist() if hasattr(c, "to_pylist") else c for c in kept.values()]
+    return zip(*lists, strict=True) if lists else iter([()] * n)
+
+
+class JsonLinesWriter(Writer):
+    """One JSON object per row."""
+
+    keeps_columns = True
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        super().__init__(path, layout)
+        self._file = open(path, "w", encoding="utf8")  # noqa: SIM115 (closed in close)
+
+    def write(self, values: Values, ids: Ids | None = None, kept: Columns | None = None) -> None:
+        kept = kept or {}
+        is_float = values.dtype.kind == "f"
+        numbers = _texts(values.reshape(len(values), -1))
+        rows = zip(numbers, _transposed(kept, len(values)), strict=True)
+        for i, (texts, others) in enumerate(rows):
+            fields = {} if ids is None else {self.layout.id_name or "id": ids[i]}
+            fields |= {name: finite_json(v) for name, v in zip(kept, others, strict=True)}
+            row = [float(str(v)) for v in texts] if is_float else texts
+            fields[self.layout.name] = row if self.layout.vector else row[0]
+            self._file.write(json.dumps(fields, ensure_ascii=False, default=str) + "\n")
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class ArrowWriter(Writer):
+    """A fixed-size list column (or a plain one for labels), the ids and the kept columns."""
+
+    keeps_columns = True
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        super().__init__(path, layout)
+        self._arrow = require("pyarrow", "parquet", f"writing {path.suffix}")
+        self._parquet = require("pyarrow.parquet", "parquet", f"writing {path.suffix}")
+        self._file: pa.ipc.RecordBatchFileWriter | None = None
+
+    def write(self, values: Values, ids: Ids | None = None, kept: Columns | None = None) -> None:
+        table = self._arrow.table(self._columns(values, ids, kept or {}))
+        if self._file is None:
+            feather = self.path.suffix.lower() == ".feather"
+            new = self._arrow.ipc.new_file if feather else self._parquet.ParquetWriter
+            self._file, self._schema = new(self.path, table.schema), table.schema
+        self._file.write_table(self._cast(table))
+
+    def _cast(self, table: pa.Table) -> pa.Table:
+        """Return the table with the types of the first rows; those of shards may differ."""
+        try:
+            return table.cast(self._schema)
+        except (self._arrow.ArrowInvalid, self._arrow.ArrowNotImplementedError) as error:
+            types = zip(self._schema, table.schema, strict=True)
+            old, new = next((old, new) for old, new in types if old.type != new.type)
+            raise InputError(
+                f"the column {old.name!r} is {old.type} in the first rows and {new.type} in later "
+                "ones: give it one type in all files"
+            ) from error
+
+    def _columns(self, values: Values, ids: Ids | None, kept: Columns) -> Json:
+        pa = self._arrow
+        columns: Json = {}
+        if ids is not None:
+            whole = all(type(i) is int for i in ids)
+            plain = list(ids) if whole else [str(i) for i in ids]
+            columns[self.layout.id_name or "id"] = pa.array(
+                plain, type=pa.int64() if whole else pa.string()
+            )
+        columns |= kept
+        flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+        if self.layout.vector:
+            flat = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+        columns[self.layout.name] = flat
+        return columns
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+class ShardWriter(Writer):
+    """A folder of .npy files of at most a million rows, each with its ids next to it."""
+
+    def __init__(self, path: Path, layout: Layout, outputs: Outputs) -> None:
+        super().__init__(path, layout)
+        self._outputs = outputs
+        self._count, self._in_part = 0, 0
+        self._part: NpyWriter | None = None
+
+    def write(self, values: Values, ids: Ids | None = None, kept: Columns | None = None) -> None:
+        while len(values):
+            if self._part is None:
+                self._target = self.path / f"part-{self._count:05d}.npy"
+                self._part = NpyWriter(self._outputs.new(self._target), self.layout)
+            room = SHARD_ROWS - self._in_part
+            self._part.write(values[:room], None if ids is None else ids[:room])
+            self._in_part += len(values[:room])
+            values, ids = values[room:], None if ids is None else ids[room:]
+            if self._in_part == SHARD_ROWS:
+                self.close()
+
+    def close(self) -> None:
+        """Complete the last part."""
+        if self._part is not None:
+            self._part.close()
+            write_ids(self._outputs, self._target, self._part, self.layout)
+            self._part, self._in_part = None, 0
+            self._count += 1
+
+
+def write_ids(outputs: Outputs, path: Path, vectors: NpyWriter, layout: Layout) -> None:
+    """Write the ids of a .npy file next to it, with its fingerprint; or remove those of an old one.
+
+    The fingerprint is a second column, empty but for the first row.
+    """
+    ids = vectors.ids()
+    if ids is None:
+        outputs.remove(sidecar(path))
+        return
+    with open(outputs.new(sidecar(path)), "w", encoding="utf8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([layout.id_name or "id", FINGERPRINT])
+        writer.writerow([ids[0], file_fingerprint(vectors.path)])
+        writer.writerows([i, ""] for i in ids[1:])
+
 
 WRITERS: dict[str, type[Writer]] = {
     ".npy": NpyWriter,
@@ -63,7 +343,7 @@ def check_table_output(
     outputs = [target, sidecar(target)] if target.suffix.lower() == ".npy" else [target]
     check_apart(outputs, [*read, *(sidecar(i) for i in read if i.suffix.lower() == ".npy")])
     if path.endswith("/"):
-        vectors = [p.name for p in target.glob("*") if is_feature_file(p, tuple(WRITERS))]
+        vectors = [p.name for p in target.glob("*") if is_feature_file(p)]
         check_folder(target, overwrite, vectors)
     elif target.is_dir():
         raise InputError(f"{path} is a folder: give the output a file name, or end it with /")
@@ -73,20 +353,14 @@ def check_table_output(
                 check_output(output, overwrite)
 
 
-def writer_class(path: str) -> type[Writer]:
-    """Return the writer for a path."""
-    if path == "-":
-        return CsvWriter
-    return ShardWriter if path.endswith("/") else WRITERS[Path(path).suffix.lower()]
-
-
 @contextmanager
 def open_writer(path: str, layout: Layout, overwrite: bool = False) -> Iterator[Writer]:
     """Open a writer for the format of the suffix; the file appears only if the body succeeds."""
     check_table_output(path, overwrite)
-    if layout.kept and not writer_class(path).keeps_columns:
-        tables = ", ".join(s for s, kind in WRITERS.items() if kind.keeps_columns)
-        raise InputError(f"{path} has no room for other columns: tables are {tables} and -")
+    tables = [suffix for suffix, kind in WRITERS.items() if kind.keeps_columns]
+    if layout.kept and path != "-" and not path.lower().endswith(tuple(tables)):
+        shown = ", ".join(tables)
+        raise InputError(f"{path} has no room for other columns: tables are {shown} and -")
     for name in {layout.name, *layout.columns} & set(layout.kept):
         raise InputError(f"the column {name!r} cannot be kept: the output has one of that name")
     if path == "-":
@@ -107,7 +381,7 @@ def table_writer(outputs: Outputs, path: str, layout: Layout) -> Iterator[Writer
     if path.endswith("/"):
         writer: Writer = ShardWriter(Path(path), layout, outputs)
     else:
-        writer = writer_class(path)(outputs.new(path), layout)
+        writer = WRITERS[Path(path).suffix.lower()](outputs.new(path), layout)
     yield writer
     writer.close()
     if isinstance(writer, NpyWriter):
@@ -115,7 +389,7 @@ def table_writer(outputs: Outputs, path: str, layout: Layout) -> Iterator[Writer
 
 
 def write_table(
-    path: str, values: NDArray[np.generic], layout: Layout, ids: Ids | None, overwrite: bool = False
+    path: str, values: Values, layout: Layout, ids: Ids | None, overwrite: bool = False
 ) -> None:
     """Write all rows at once."""
     with open_writer(path, layout, overwrite) as writer:

@@ -4,8 +4,7 @@ import tracemalloc
 
 import numpy as np
 
-from rpml.io.features.source import Batch, FeatureSource
-from rpml.io.features.statistics import file_statistics
+from rpml.io.features.source import Batch, FeatureSource, file_statistics
 
 ROWS = 5000
 
@@ -36,6 +35,6 @@ def test_memory_does_not_grow_with_the_rows():
     peak(2)  # what is loaded on the first call
     _, few = peak(2)
     found, many = peak(400)  # a float64 per row would be 16 MB
-    assert found.n_rows == 400 * ROWS
-    assert found.norms["max"] == 400 * np.sqrt(2)
+    assert found["rows"] == 400 * ROWS
+    assert found["norms"]["max"] == 400 * np.sqrt(2)
     assert many < few + 2**20
