@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 
 from rpml import RPML, AuthorityAscentShift
 from rpml.estimator.description import outcome_lines, result_line
-from rpml.estimator.embedding import MADE_IF_ASKED
+from rpml.estimator.fitted import MADE_IF_ASKED
 from rpml.evaluation.diagnostics import diagnose
 from tests.method.whitening.test_evidence import nuisance
 from tests.problems import blobs

@@ -15,6 +15,7 @@ from rpml.distributed.gather import SampledRows, gather_rows, take_rows
 from rpml.distributed.source import PartitionedRows, open_rows
 from rpml.estimator import RPML, Embedding
 from rpml.estimator.fit_inputs import as_classes, as_groups, as_pairs, check_clustering
+from rpml.estimator.fitted import calibrate, set_fitted, warn_of_training
 from rpml.estimator.parameters import check_size
 from rpml.method.knowledge.constraints import gather
 from rpml.method.pipeline import learn_in_memory
@@ -161,9 +162,9 @@ class DaskRPML(LazyEmbedding, RPML):
             result = learn_in_memory(sample, inputs, settings, context, self.subsample)
         self.n_features_in_ = d
         given = SampledRows(values, wanted, (n, d))
-        self._set_fitted(result.of_rows_times(scale), n, given.__getitem__)
-        self._calibrate(result.sample)
-        self._warn()
+        set_fitted(self, result.of_rows_times(scale), n, given.__getitem__)
+        calibrate(self, result.sample)
+        warn_of_training(self)
 
     def to_local(self) -> RPML:
         """Return the fitted model as a plain `RPML`, which does not need Dask."""

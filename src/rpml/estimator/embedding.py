@@ -1,7 +1,5 @@
 """Methods of a fitted model: embed rows, predict clusters, suggest labels, save and load."""
 
-import warnings
-from collections.abc import Callable
 from copy import copy
 from numbers import Integral
 from os import PathLike
@@ -9,40 +7,30 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils._pprint import _EstimatorPrettyPrinter
 from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import check_is_fitted
 
-from rpml.estimator.clusters import TrainingSample, cluster_rows
-from rpml.estimator.coded import Coded
 from rpml.estimator.description import result_line, result_table
-from rpml.estimator.fitted import load_model, save_model
-from rpml.method.clustering.exemplars import Exemplars, nearest_exemplar
-from rpml.method.codes import AxisRanges
+from rpml.estimator.fitted import MADE_IF_ASKED, forget_training, load_model, save_model
+from rpml.method.clustering.exemplars import Exemplars, find_exemplars, nearest_exemplar
+from rpml.method.clustering.pseudo_labels import as_clusterer, pseudo_labels
+from rpml.method.codes import CODEBOOK_ROWS, AxisRanges, Codec, learn_codebooks, make_codec
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.knowledge.suggest import Candidates, rank_candidates
-from rpml.method.settings import FitResult
 from rpml.method.similarity import SimilarityScale
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.method.whitening.scatter_choice import ScatterChoice
-from rpml.runtime.errors import WeightCollapseWarning
-from rpml.runtime.rows import Array, float_dtype, row_blocks, unit_rows
+from rpml.runtime.rows import Array, Labels, float_dtype, row_blocks, sorted_sample
 from rpml.runtime.threads import using_jobs
 from rpml.runtime.validation import as_matrix, check_rows
 from rpml.runtime.wording import counted
 
 OLDER = ", being from an older rpml: fit it again."
-MADE_IF_ASKED = (
-    *("labels_", "labeled_mask_", "exemplars_", "exemplar_vectors_"),
-    *("triplets_", "triplet_weights_", "triplet_probabilities_", "theta_", "history_"),
-)
-"""Attributes of fits that cluster or train."""
-COLLAPSED = 0.05  # mean triplet weight below which the weights are called collapsed
 
 
-class Embedding(Coded):
+class Embedding:
     """Base of the estimators.
 
     A separate class, because scikit-learn would name the output columns of a `transform` that a
@@ -53,11 +41,25 @@ class Embedding(Coded):
     whitening_: ScatterChoice | None
     components_: Array
     n_samples_: int
-    _counts: dict[str, int]
+    n_classes_: int
     n_iter_: int
+    converged_: bool
     message_: str
+    drift_: float
+    labels_: Labels
+    labeled_mask_: NDArray[np.bool_]
     exemplars_: Exemplars
     exemplar_vectors_: Array
+    triplets_: NDArray[np.integer]
+    triplet_weights_: Array
+    triplet_probabilities_: Array
+    theta_: Array | None
+    history_: dict[str, list[float]]
+    _counts: dict[str, int]
+    _sample: dict[str, Any]
+    """Training rows of a fit that made no clusters; they are clustered once somebody asks."""
+    code_ranges_: AxisRanges | None
+    codebooks_: NDArray[np.float32] | None = None
     similarity_scale_: SimilarityScale | None
     whiten: float | str | None
     clustering: object
@@ -182,6 +184,46 @@ class Embedding(Coded):
         nearest = nearest_neighbors(Y, 1, metric="cosine").indices[:, 0]
         return float(np.mean(labels[nearest] == labels))
 
+    def codec(self, output: str) -> Codec:
+        """Return the codec of the embedding, which encodes rows and decodes codes.
+
+        Parameters
+        ----------
+        output : {"int8", "int4", "int2", "binary", "pq"}
+
+        Returns
+        -------
+        Codec
+            ``transform(queries) @ codec.decode(codes).T`` scores float queries against codes.
+        """
+        check_is_fitted(self)
+        size = len(self.components_)
+        return make_codec(output, size, self.code_ranges_, self.codebooks_, self.normalize)
+
+    def learn_codebooks(self, X: ArrayLike, n_bytes: int, random_state: int = 0) -> Self:
+        """Learn the codebooks of ``output="pq"``, by k-means on the embedding of rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features_in_)
+            The rows to search, or a sample of them; at most 20,000 are used.
+        n_bytes : int
+            Bytes per vector, at most the number of components.
+        random_state : int, default=0
+            Seed of the sample and of k-means.
+
+        Returns
+        -------
+        self
+            With `codebooks_` of shape (n_bytes, 256, components per byte), the layout of faiss.
+        """
+        rng = np.random.default_rng(random_state)
+        rows = as_matrix(X)
+        sample = sorted_sample(len(rows), CODEBOOK_ROWS, rng)
+        Y = np.asarray(self.transform(rows[sample] if len(sample) < len(rows) else rows))
+        self.codebooks_ = learn_codebooks(Y, n_bytes, rng)
+        return self
+
     def similarity_quantile(self, similarity: ArrayLike, pairs: str = "random") -> Any:
         """Return the share of pairs of training rows that are less similar, in [0, 1].
 
@@ -220,8 +262,7 @@ class Embedding(Coded):
             if len(model.code_ranges_.low) > len(model.components_):
                 model.similarity_scale_ = None  # pairs are more similar in fewer dimensions
             model.code_ranges_ = model.code_ranges_.first(len(model.components_))
-        for name in (*MADE_IF_ASKED, "_sample", "_counts"):
-            vars(model).pop(name, None)
+        forget_training(model)
         model.n_samples_ = 0
         return model
 
@@ -239,13 +280,25 @@ class Embedding(Coded):
         )
         return np.asarray(exemplars.labels[nearest_exemplar(Y, middles)])
 
+    def cluster_rows(self, X: Array) -> tuple[Labels, Exemplars]:
+        """Cluster rows as a fit would: by the model's clustering, in its preprocessed space."""
+        Z = self.preprocessing_.apply(X)
+        labels = pseudo_labels(Z, as_clusterer(self.clustering, min(self.n_neighbors, len(Z) - 1)))
+        return labels, find_exemplars(Z @ self.components_.T.astype(Z.dtype), labels, labels)
+
     def _clustered(self, otherwise: str = "fit it again") -> tuple[Exemplars, Array]:
         """Return the exemplars and their vectors; of a fit that made none, those of its sample."""
         fitted = vars(self)
         if "exemplars_" in fitted and "exemplar_vectors_" in fitted:
             return self.exemplars_, self.exemplar_vectors_
         if "_sample" in fitted:
-            return self._sample.clustered(self)
+            sample = self._sample
+            if "exemplars" not in sample:
+                rows, vectors = sample["rows"], sample["vectors"]
+                made = self.cluster_rows(vectors)[1]
+                sample["exemplars"] = Exemplars(rows[made.rows], made.labels, made.sizes)
+                sample["vectors"] = vectors[made.rows]
+            return sample["exemplars"], sample["vectors"]
         raise ValueError(
             "This model was saved without its exemplars, which are training rows: save it "
             f"with exemplars=True (rpml fit --keep-exemplars), or {otherwise}."
@@ -285,13 +338,10 @@ class Embedding(Coded):
             exemplars, vectors = self._clustered("pass the training rows (rpml suggest --features)")
         elif "exemplars_" in fitted:
             exemplars = self.exemplars_
-            vectors = (
-                fitted["exemplar_vectors_"]
-                if "exemplar_vectors_" in fitted
-                else (X[exemplars.rows])
-            )
+            vectors = fitted.get("exemplar_vectors_", X[:0])
+            vectors = vectors if len(vectors) else X[exemplars.rows]
         else:
-            exemplars = cluster_rows(self, X)[1]
+            exemplars = self.cluster_rows(X)[1]
             vectors = X[exemplars.rows]
         nothing = np.empty((0, 3), np.intp), np.empty(0)
         return Candidates(
@@ -331,62 +381,6 @@ class Embedding(Coded):
     def load(cls, path: str | PathLike[str]) -> Self:
         """Load a model written by `save`; the file need not be trusted."""
         return load_model(cls, path)
-
-    def _set_fitted(
-        self,
-        result: FitResult,
-        n: int,
-        take: Callable[[NDArray[np.intp]], Array],
-        drift: float = 0.0,
-    ) -> None:
-        """Set the attributes of a fit on n rows, of which `take` returns some."""
-        for name in (*MADE_IF_ASKED, "_sample", "_counts"):  # of an earlier fit
-            vars(self).pop(name, None)
-        self.preprocessing_ = result.whitening.preprocessing
-        self.whitening_ = result.whitening.choice
-        self.components_ = np.ascontiguousarray(result.L.T)
-        self.n_samples_, self.drift_, self.message_ = n, drift, result.message
-        self.n_iter_, self.converged_, self.n_classes_ = 0, True, 0
-        if (clusters := result.clusters) is None:
-            self._sample = TrainingSample(result.sampled, take(result.sampled))
-        else:
-            self.labels_, self.labeled_mask_ = clusters.labels, clusters.labeled_mask
-            self.n_classes_, self.exemplars_ = clusters.n_classes, clusters.exemplars
-            self.exemplar_vectors_ = take(clusters.exemplars.rows)
-        if (training := result.training) is not None:
-            self.triplets_, self.triplet_weights_ = training.triplets, training.weights
-            self.triplet_probabilities_ = training.probabilities
-            self.theta_, self.history_ = training.optimum.theta, training.optimum.history
-            self.n_iter_ = training.optimum.n_iter
-            self.converged_ = training.optimum.converged
-
-    def _calibrate(self, sample: Array) -> None:
-        """Set the ranges of the codes and the quantiles of the similarities from projections."""
-        rows = unit_rows(sample) if self.normalize else sample
-        self.code_ranges_ = AxisRanges.of(rows, self.normalize)
-        self.codebooks_ = None
-        self.similarity_scale_ = SimilarityScale.of(sample)
-
-    def _warn(self) -> None:
-        if not self.converged_:
-            advice = "" if "on request" in self.message_ else ": raise max_iter or tol"
-            if self.solver == "gd" and advice:
-                advice += ", or lower learning_rate if the loss in history_ grows"
-            warnings.warn(
-                f"RPML stopped before it converged ({self.message_}) after "
-                f"{counted(self.n_iter_, 'iteration')}{advice}.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        weights = vars(self).get("triplet_weights_", np.empty(0))
-        if self.weight != "constant" and len(weights) and weights.mean() < COLLAPSED:
-            warnings.warn(
-                f"The triplet weights have collapsed (mean {weights.mean():.2g}): the objective "
-                "was lowered by ignoring the triplets, so the embedding is hardly trained. Set "
-                "weight_ridge=0.01 or weight='constant'.",
-                WeightCollapseWarning,
-                stacklevel=3,
-            )
 
 
 # it breaks long lists of parameters only where it knows the method

@@ -1,7 +1,8 @@
-"""A fitted model to and from its file."""
+"""The attributes of a fitted model: set by a fit, and to and from its file."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
@@ -10,19 +11,22 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 
 from rpml.io.container import Arrays, write_container
 from rpml.io.model_file import FORMAT_VERSION, read_model
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.exemplars import Exemplars
 from rpml.method.codes import AxisRanges
+from rpml.method.settings import FitResult
 from rpml.method.similarity import SimilarityScale
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.method.whitening.scatter_choice import ScatterChoice
 from rpml.runtime.context import Json
 from rpml.runtime.digest import plain_text
-from rpml.runtime.errors import ModelFormatError
-from rpml.runtime.wording import one_line
+from rpml.runtime.errors import ModelFormatError, WeightCollapseWarning
+from rpml.runtime.rows import Array, unit_rows
+from rpml.runtime.wording import counted, one_line
 
 if TYPE_CHECKING:
     from rpml.estimator.embedding import Embedding
@@ -31,10 +35,81 @@ if TYPE_CHECKING:
 Model = TypeVar("Model", bound="Embedding")
 
 
+MADE_IF_ASKED = (
+    *("labels_", "labeled_mask_", "exemplars_", "exemplar_vectors_"),
+    *("triplets_", "triplet_weights_", "triplet_probabilities_", "theta_", "history_"),
+)
+"""Attributes of fits that cluster or train."""
+COLLAPSED = 0.05  # mean triplet weight below which the weights are called collapsed
 LABEL_ARRAYS = ("labels", "labeled_mask")
 TRIPLET_ARRAYS = ("triplets", "triplet_weights", "triplet_probabilities", "theta")
 EXEMPLAR_FIELDS = ("rows", "labels", "sizes")
 NOT_STORED = {"callback", "verbose", "n_jobs"}  # parameters that change no result
+
+
+def set_fitted(
+    model: Embedding,
+    result: FitResult,
+    n: int,
+    take: Callable[[NDArray[np.intp]], Array],
+    drift: float = 0.0,
+) -> None:
+    """Set the attributes of a fit on n rows, of which `take` returns some."""
+    forget_training(model)
+    model.preprocessing_ = result.whitening.preprocessing
+    model.whitening_ = result.whitening.choice
+    model.components_ = np.ascontiguousarray(result.L.T)
+    model.n_samples_, model.drift_, model.message_ = n, drift, result.message
+    model.n_iter_, model.converged_, model.n_classes_ = 0, True, 0
+    if (clusters := result.clusters) is None:
+        model._sample = {"rows": result.sampled, "vectors": take(result.sampled)}
+    else:
+        model.labels_, model.labeled_mask_ = clusters.labels, clusters.labeled_mask
+        model.n_classes_, model.exemplars_ = clusters.n_classes, clusters.exemplars
+        model.exemplar_vectors_ = take(clusters.exemplars.rows)
+    if (training := result.training) is not None:
+        model.triplets_, model.triplet_weights_ = training.triplets, training.weights
+        model.triplet_probabilities_ = training.probabilities
+        model.theta_, model.history_ = training.optimum.theta, training.optimum.history
+        model.n_iter_ = training.optimum.n_iter
+        model.converged_ = training.optimum.converged
+
+
+def forget_training(model: Embedding) -> None:
+    """Remove what is known of the training rows."""
+    for name in (*MADE_IF_ASKED, "_sample", "_counts"):
+        vars(model).pop(name, None)
+
+
+def calibrate(model: Embedding, sample: Array) -> None:
+    """Set the ranges of the codes and the quantiles of the similarities from projections."""
+    rows = unit_rows(sample) if model.normalize else sample
+    model.code_ranges_ = AxisRanges.of(rows, model.normalize)
+    model.codebooks_ = None
+    model.similarity_scale_ = SimilarityScale.of(sample)
+
+
+def warn_of_training(model: Embedding) -> None:
+    """Warn of a solver that did not converge, and of weights that collapsed."""
+    if not model.converged_:
+        advice = "" if "on request" in model.message_ else ": raise max_iter or tol"
+        if model.solver == "gd" and advice:
+            advice += ", or lower learning_rate if the loss in history_ grows"
+        warnings.warn(
+            f"RPML stopped before it converged ({model.message_}) after "
+            f"{counted(model.n_iter_, 'iteration')}{advice}.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    weights = vars(model).get("triplet_weights_", np.empty(0))
+    if model.weight != "constant" and len(weights) and weights.mean() < COLLAPSED:
+        warnings.warn(
+            f"The triplet weights have collapsed (mean {weights.mean():.2g}): the objective "
+            "was lowered by ignoring the triplets, so the embedding is hardly trained. Set "
+            "weight_ridge=0.01 or weight='constant'.",
+            WeightCollapseWarning,
+            stacklevel=3,
+        )
 
 
 def save_model(

@@ -13,7 +13,6 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted
 
-from rpml.estimator.clusters import cluster_rows
 from rpml.estimator.embedding import Embedding
 from rpml.estimator.fit_inputs import (
     as_classes,
@@ -22,6 +21,7 @@ from rpml.estimator.fit_inputs import (
     as_pairs,
     check_clustering,
 )
+from rpml.estimator.fitted import calibrate, set_fitted, warn_of_training
 from rpml.estimator.knowledge import as_nuisance, as_queries
 from rpml.estimator.parameters import CONSTRAINTS, Unsupported, check_size, refuse
 from rpml.method.clustering.aas import AuthorityAscentShift
@@ -334,16 +334,16 @@ class RPML(
         with using_jobs(self.n_jobs):
             result = learn_in_memory(rows, inputs, self._settings(), context, self.subsample)
         dtype, result = float_dtype(X), result.of_rows_times(scale)
-        self._set_fitted(result, n, lambda some: X[some].astype(dtype))
-        self._calibrate(result.sample)
-        self._warn()
+        set_fitted(self, result, n, lambda some: X[some].astype(dtype))
+        calibrate(self, result.sample)
+        warn_of_training(self)
         return self
 
     def fit_predict(self, X: ArrayLike, y: ArrayLike | None = None, **inputs: Any) -> Labels:
         """Fit and return `labels_`, or the clusters of the rows if the fit had no use for them."""
         if "labels_" in vars(self.fit(X, y, **inputs)):
             return self.labels_
-        return cluster_rows(self, check_rows(self, X, reset=False))[0]
+        return self.cluster_rows(check_rows(self, X, reset=False))[0]
 
     def update(
         self, X_new: ArrayLike, X_old: ArrayLike | None = None, *, max_iter: int = 10
@@ -378,7 +378,7 @@ class RPML(
         settings = replace(settings, n_epochs=min(self.n_epochs, max_iter))
         with using_jobs(self.n_jobs):
             result, X, drift = update(self, known, X_new, X_old, settings, self._context())
-        self._set_fitted(result, len(X_new), X.__getitem__, drift)
+        set_fitted(self, result, len(X_new), X.__getitem__, drift)
         return self
 
     def _context(self, store: Store | None = None, blocks: int = WORKING_MEMORY) -> Context:

@@ -12,7 +12,6 @@ from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.rows import Array, unit_rows
 
 MAX_ROWS = 2000
-STEPS = 2**16 - 1  # of the range of similarities, to which they are rounded
 # even steps, and the upper tail in geometric steps down to one pair in a million
 LEVELS = np.union1d(np.linspace(0, 1, 129), 1 - np.geomspace(1e-6, 1e-2, 65))
 
@@ -50,11 +49,5 @@ class SimilarityScale:
 
 
 def _quantiles(values: Array) -> Array:
-    """Return the values at `LEVELS`; 16-bit integers are sorted ten times as fast as floats."""
-    least = values.min()
-    step = float(values.max() - least) / STEPS or 1.0
-    ranked = np.sort(np.rint((values - least) / step).astype(np.uint16), kind="stable")
-    low, part = np.divmod(LEVELS * (len(values) - 1), 1)
-    below = low.astype(np.intp)
-    above = np.minimum(below + 1, len(values) - 1)
-    return np.asarray(least + step * (ranked[below] * (1 - part) + ranked[above] * part))
+    """Return the values at `LEVELS`; `numpy.quantile` takes ten times as long for so many."""
+    return np.interp(LEVELS * (len(values) - 1), np.arange(len(values)), np.sort(values))

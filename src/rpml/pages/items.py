@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.estimator import RPML
-from rpml.estimator.clusters import cluster_rows
 from rpml.io.datasets.image_sets import VIEW_MARK
 from rpml.io.features.labels import UNLABELED, read_labels
 from rpml.io.features.reading import check_readable
@@ -218,5 +217,5 @@ def clusters_of(model: RPML, X: Array) -> Labels | None:
     None if the model has clusters, but of other rows.
     """
     if not hasattr(model, "labels_"):
-        return cluster_rows(model, X)[0]
+        return model.cluster_rows(X)[0]
     return model.labels_ if fitted_on(model, X) else None

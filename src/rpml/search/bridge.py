@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from rpml.estimator import RPML
-from rpml.estimator.fitted import rebuild_model
+from rpml.estimator.fitted import calibrate, rebuild_model
 from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.rows import Array, sorted_sample, top_columns, unit_rows
 from rpml.runtime.validation import as_matrix
@@ -148,5 +148,5 @@ def _as_model(W: Array, X: Array, message: str) -> RPML:
         "training": {"n_iter": 0, "converged": True, "message": message, "history": {}},
     }
     model = rebuild_model(RPML, arrays, metadata, "the bridge")
-    model._calibrate(X @ W)
+    calibrate(model, X @ W)
     return model

@@ -10,7 +10,6 @@ from typing import TypeVar
 import numpy as np
 
 import rpml
-from rpml.estimator.clusters import cluster_rows
 from rpml.io.container import Arrays, check_content, read_container, write_container
 from rpml.pages.explorer.catalog import Catalog, Pending
 from rpml.pages.explorer.clusters import Clusters, ascent_tree, distinctive_words, find_clusters
@@ -179,7 +178,7 @@ def _prepare_clusters(catalog: Catalog, X: Array, seed: int, tree: bool) -> None
                 "the fit made none, and so many rows are clustered only if started with --tree"
             )
             return
-        catalog.labels = cluster_rows(catalog.model, X)[0]
+        catalog.labels = catalog.model.cluster_rows(X)[0]
     labels, rng = catalog.labels, np.random.default_rng(seed)
     parents = ascent_tree(catalog.model, X, labels) if tree else None
     if not tree:

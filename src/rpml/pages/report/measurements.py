@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.estimator import RPML
-from rpml.estimator.clusters import cluster_rows
 from rpml.evaluation.metrics import first_hit_rank, kmeans_labels, nmi_interval
 from rpml.evaluation.metrics.label_free import (
     NEAREST,
@@ -224,7 +223,7 @@ def _clusters(model: RPML, X: Array, rows: NDArray[np.intp]) -> Labels | None:
     if hasattr(model, "labels_"):
         return clusters_of(model, X)
     labels = np.full(len(X), -1)
-    labels[rows] = cluster_rows(model, X[rows])[0]
+    labels[rows] = model.cluster_rows(X[rows])[0]
     return labels
 
 
