@@ -13,7 +13,7 @@ FILE_LINES, FUNCTION_LINES, PARAMETERS = 400, 60, 6
 # kernels (by decorator), and these public functions
 ESTIMATORS = {"BaseEstimator", "RPML"}
 DECORATORS = {"command", "compiled"}
-PUBLIC = {"fit_triplets", "recommend", "embed"}
+PUBLIC = {"fit_triplets", "compare", "recommend", "embed"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

@@ -320,7 +320,6 @@ def test_bytes_choose_the_dimensions_and_the_code(rpml, shared, tmp_path):
     shorter = ["index", model, x, "-o", tmp_path / "x.index", "--codes", "pq", "--dim", 2]
     assert "no codebooks at this size" in rpml.refused(*shorter)
     assert "leave out --dim" in rpml.refused("recommend", x, "--bytes", 4, "--dim", 4)
-    assert "--queries is for" in rpml.refused("recommend", x, "--queries", x)
     refused = rpml.refused("fit", x, "--bytes", 4, "--dim", 4, "-o", tmp_path / "m.rpml")
     assert "--bytes does not go with --dim" in refused
     assert "No code of 900 bytes fits" in rpml.refused("recommend", x, "--bytes", 900)

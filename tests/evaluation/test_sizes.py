@@ -54,7 +54,7 @@ def test_labels_decide_by_recall(data):
 
 def test_the_choice_is_the_best_by_its_evidence(data, monkeypatch):
     X, y = data
-    trial = sizes._Trial(X, None, y, 0)
+    trial = sizes._Trial(X, None, 0, {"y": y})
     tried = sizes.configurations(8, trial.most, ("pq", "int2"))
     Z, queries = trial._space(tried[0].n_components)
     by_float = sizes.nearest_rows(queries, Z, trial.own, 10)
@@ -73,7 +73,7 @@ def test_real_queries_are_searched(data):
 
 def test_the_fewest_bytes_that_keep_enough(data):
     X, y = data
-    found = recommend_size(X, keep=0.9, y=y)
+    found = recommend_size(X, keep=0.9, known={"y": y})
     assert found.n_bytes == 8
     assert [row["bytes"] for row in found.table] == [8, 320]
     much = recommend_size(X, keep=1.0)
@@ -88,7 +88,6 @@ def test_the_fewest_bytes_that_keep_enough(data):
         ({"keep": 2.0}, r"keep=2.0 must lie in \(0, 1\]"),
         ({"bytes": 8, "keep": 0.5}, "either bytes, or the share"),
         ({"bytes": 8, "n_components": 4}, "leave it out"),
-        ({"queries": np.ones((2, 80))}, "queries are for bytes and keep"),
         ({"bytes": 900}, "No code of 900 bytes fits"),
     ],
 )

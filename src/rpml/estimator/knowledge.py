@@ -35,6 +35,11 @@ def as_nuisance(nuisance: ArrayLike | None, n: int, whiten: object = "auto") -> 
     return Nuisance(tuple(columns), joint)
 
 
+def nuisance_table(nuisance: ArrayLike, n: int) -> NDArray[np.object_]:
+    """Return the columns of a nuisance of n rows as an array of shape (n, n_columns)."""
+    return np.array([values.tolist() for _, values in _columns(nuisance, n)], object).T
+
+
 def as_queries(
     queries: ArrayLike | None, X: Array, scale: float = 1.0, whiten: object = "auto"
 ) -> Array | None:

@@ -7,22 +7,43 @@ With labels, the Recall@1 on rows of held-out classes decides, otherwise the ran
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
+from rpml.evaluation.advice import (
+    Recommendation,
+    advised,
+    close_reason,
+    rank_gain_reason,
+    recall_reason,
+    too_little,
+)
 from rpml.evaluation.comparison.run import checked_size, compare
-from rpml.evaluation.comparison.table import Comparison, html_table
+from rpml.evaluation.comparison.table import Comparison
+from rpml.evaluation.knowledge import (
+    fit_knowledge,
+    knowledge_evidence,
+    nuisance_values,
+    subset,
+    untrained_fit,
+)
 from rpml.evaluation.metrics._checks import checked_codes, checked_embedding
 from rpml.evaluation.metrics.label_free import neighbors_kept
 from rpml.evaluation.rank_gain import rank_gains
-from rpml.evaluation.registry import METHODS, PCA_FAMILY, REFERENCE, chosen_methods
+from rpml.evaluation.registry import (
+    KNOWN,
+    METHODS,
+    PCA_FAMILY,
+    REFERENCE,
+    Transformer,
+    chosen_methods,
+)
+from rpml.evaluation.separated import separated_pairs
 from rpml.evaluation.sizes import SizeRecommendation, recommend_size
 from rpml.method.settings import FitInputs
 from rpml.method.whitening.calibration import expected_gain
@@ -32,7 +53,7 @@ from rpml.method.whitening.groups import no_groups
 from rpml.method.whitening.linear_map import Spectrum, principal_axes
 from rpml.method.whitening.neighborhoods import coordinates, n_leading_axes
 from rpml.runtime.blas import single_blas_thread
-from rpml.runtime.context import Context
+from rpml.runtime.context import Context, Json
 from rpml.runtime.intervals import Interval
 from rpml.runtime.rows import Array, RandomState, sorted_sample, to_common_scale, unit_rows
 from rpml.runtime.wording import counted
@@ -46,67 +67,6 @@ MAX_ROWS = 5000
 MIN_ROWS, MIN_AXES = 100, 8
 
 
-@dataclass(frozen=True)
-class Recommendation:
-    """The recommended method, its gain over PCA, and the reasons."""
-
-    choice: str
-    """Name of a method of `rpml.evaluation.registry`."""
-    n_components: int
-    """Size of the embedding."""
-    certainty: str
-    """"clear", "close" if the runner-up may be as good, "unknown" if too little was measured."""
-    gain: Interval | None = None
-    """Gain in Recall@1 over PCA: with labels measured with a 95% interval, otherwise what 80% of
-    other sets gained at such a rank gain. None if unknown."""
-    uses_labels: bool = False
-    """Whether labels decided."""
-    evidence: dict[str, Interval] = field(default_factory=dict)
-    """Per method, Recall@1 with labels and the rank gain over PCA without, with 95% intervals."""
-    neighbors_kept: dict[int, Interval] = field(default_factory=dict)
-    """Per number of dimensions, the share of the raw vectors' 10 nearest neighbors that stay among
-    the 10 nearest after PCA, with its 95% interval."""
-    reasons: tuple[str, ...] = ()
-    """Sentences; the first one is the advice."""
-
-    def estimator(self, random_state: RandomState = None) -> BaseEstimator:
-        """Return the recommended method, ready to fit."""
-        return METHODS[self.choice].build(self.n_components, random_state)
-
-    @property
-    def next_step(self) -> str:
-        """The line of Python that follows the advice."""
-        if self.choice in ("rpml", REFERENCE):  # without evidence for more, a fit is PCA
-            return f"rpml.RPML({self.n_components}).fit(X)"
-        raw = "keep the vectors as they are"
-        asked = f"rpml.recommend(X, {self.n_components}).estimator().fit(X)"
-        return raw if self.choice == "raw" else asked
-
-    def with_sizes(self, shares: dict[int, Interval]) -> Recommendation:
-        """Add the share of neighbors that each number of dimensions keeps."""
-        listed = "; ".join(
-            f"{counted(size, 'dimension')} {share.value:.1%} ({100 * share.low:.1f} "
-            f"to {100 * share.high:.1f})"
-            for size, share in shares.items()
-        )
-        sentence = f"Of the 10 nearest neighbors, PCA retains (95% intervals): {listed}."
-        return replace(self, neighbors_kept=shares, reasons=(*self.reasons, sentence))
-
-    def __str__(self) -> str:
-        return " ".join([*self.reasons, f"Next: {self.next_step}"])
-
-    def _repr_html_(self) -> str:
-        advice, *reasons = (html.escape(reason) for reason in self.reasons or (self.choice,))
-        figure = "Recall@1" if self.uses_labels else "rank gain over PCA"
-        table = [
-            (METHODS[name].title, f"{gain.value:+z.3f}", f"{gain.low:+z.3f} to {gain.high:+z.3f}")
-            for name, gain in self.evidence.items()
-        ]
-        shown = html_table([("method", figure, "95% interval"), *table]) if table else ""
-        step = f"Next: <code>{self.next_step}</code>"
-        return f"<p><b>{advice}</b> {' '.join(reasons)} {step}</p>{shown}"
-
-
 @overload
 def recommend(
     X: ArrayLike,
@@ -114,6 +74,8 @@ def recommend(
     *,
     y: ArrayLike | None = ...,
     methods: Sequence[str] = ...,
+    nuisance: ArrayLike | None = ...,
+    queries: ArrayLike | None = ...,
     random_state: RandomState = ...,
 ) -> Recommendation: ...
 @overload
@@ -122,6 +84,7 @@ def recommend(
     *,
     bytes: int | None = ...,
     keep: float | None = ...,
+    nuisance: ArrayLike | None = ...,
     queries: ArrayLike | None = ...,
     y: ArrayLike | None = ...,
     random_state: RandomState = ...,
@@ -134,6 +97,7 @@ def recommend(
     methods: Sequence[str] = CANDIDATES,
     bytes: int | None = None,
     keep: float | None = None,
+    nuisance: ArrayLike | None = None,
     queries: ArrayLike | None = None,
     random_state: RandomState = 0,
 ) -> Recommendation | SizeRecommendation:
@@ -155,8 +119,12 @@ def recommend(
     keep : float, default=None
         Recommend the fewest bytes that keep this share of the raw vectors' 10 nearest rows, or
         with y of their Recall@1.
+    nuisance : array-like of shape (n_samples,) or (n_samples, n_columns), default=None
+        As in `RPML.fit`: what does not matter. RPML with it is recommended if the evidence of its
+        fit supports it.
     queries : array-like of shape (n_queries, n_features), default=None
-        Real queries, whose 10 nearest rows `bytes` and `keep` are to keep.
+        Unlabeled queries, as in `RPML.fit`; with `bytes` and `keep`, those whose 10 nearest rows
+        are to be kept.
     random_state : int, RandomState instance or None, default=0
         Seed of the sample, the halves and the fits. RPML with the same seed is judged by the
         evidence of its own fit (of more than 5,000 rows, on the principal axes of a sample).
@@ -179,10 +147,14 @@ def recommend(
         if n_components is not None:
             raise ValueError("bytes and keep choose n_components: leave it out.")
         seed = int(check_random_state(random_state).randint(2**31 - 1))
-        return recommend_size(X, bytes, keep=keep, queries=queries, y=y, random_state=seed)
-    if queries is not None:
-        raise ValueError("queries are for bytes and keep.")
-    return _recommend(X, n_components, y, methods, random_state)
+        known = fit_knowledge(np.asarray(X), nuisance, None)
+        known |= {"y": y}
+        return recommend_size(X, bytes, keep=keep, queries=queries, known=known, random_state=seed)
+    known = fit_knowledge(checked_embedding(X, "X"), nuisance, queries)
+    found = _recommend(X, n_components, methods, random_state, {"y": y, **known})
+    if found.choice in ("raw", REFERENCE):
+        return found
+    return replace(found, separated=_separated(X, found, known, random_state))
 
 
 def recommend_fitted(
@@ -191,23 +163,27 @@ def recommend_fitted(
     gain: Interval | None,
     methods: Sequence[str] = CANDIDATES,
     random_state: RandomState = 0,
+    known: Json | None = None,
 ) -> Recommendation:
     """Recommend without labels, where RPML was fitted to X and its fit measured this rank gain.
 
     So the advice is about that fit. Without a rank gain it is measured as a new fit would.
     """
-    return _recommend(X, n_components, None, methods, random_state, gain)
+    return _recommend(X, n_components, methods, random_state, {**(known or {}), "y": None}, gain)
 
 
 @single_blas_thread()
 def _recommend(
     X: ArrayLike,
     n_components: int | None,
-    y: ArrayLike | None,
     methods: Sequence[str],
     random_state: RandomState,
+    known: Json,
     own: Interval | None = None,
 ) -> Recommendation:
+    """Recommend by y, which `known` has next to arguments of `RPML.fit`, or without labels."""
+    known, y = dict(known), known["y"]
+    del known["y"]
     seed = int(check_random_state(random_state).randint(2**31 - 1))
     rng, X = np.random.default_rng(seed), checked_embedding(X, "X")
     size = checked_size(n_components, X.shape[1])
@@ -219,18 +195,39 @@ def _recommend(
     rows = rows.astype(np.float32, copy=False)
     rank = len(spectrum.variances)
     if len(rows) < MIN_ROWS or rank < MIN_AXES or size > rank:
-        return _too_little(len(rows), rank, size)
+        return too_little(len(rows), rank, size)
     W = (unit_rows(rows) - spectrum.mean.astype(np.float32)) @ spectrum.axes.astype(np.float32)
     if labels is None:
         gains = rank_gains(W, [name for name in names if name != "rpml"], size, rng)
         if "rpml" in names:
             gains["rpml"] = own or own_rank_gain(X, spectrum, size, seed)
         recommendation = decide(gains, size, names, n_components is None)
+        if known:
+            evidence = knowledge_evidence(rows, size, subset(known, sample), random_state)
+            recommendation = recommendation.with_knowledge(known, evidence)
     else:
         seeds = (int(rng.integers(2**31 - 1)),)
-        table = compare(rows, labels[sample], size, methods=names, seeds=seeds)
-        recommendation = recommend_from(table, n_components is None)
+        given = subset(known, sample)
+        table = compare(rows, labels[sample], size, methods=names, seeds=seeds, **given)
+        recommendation = recommend_from(table, n_components is None, tuple(given))
     return recommendation.with_sizes(neighbors_kept(rows, W, size))
+
+
+def _separated(
+    X: ArrayLike, found: Recommendation, known: Json, random_state: RandomState
+) -> tuple[tuple[int, int], ...]:
+    """Return pairs that the recommended method separates in a sample of the rows."""
+    rows = checked_embedding(X, "X")
+    sample = sorted_sample(len(rows), MAX_ROWS, np.random.default_rng(0))
+    rows, given = np.asarray(rows[sample], np.float32), subset(known, sample)
+    model: Transformer
+    if found.choice in ("rpml", KNOWN):
+        used = given if found.choice == KNOWN else {}
+        model = untrained_fit(rows, found.n_components, used, random_state)
+    else:
+        model = METHODS[found.choice].fit(rows, None, found.n_components, random_state).estimator
+    values = nuisance_values(given, len(rows)) if found.choice == KNOWN else None
+    return tuple(separated_pairs(rows, np.asarray(model.transform(rows)), sample, values))
 
 
 def own_rank_gain(X: Array, spectrum: Spectrum, size: int, seed: int) -> Interval:
@@ -258,7 +255,9 @@ def fitted_rank_gain(table: Comparison, n_components: int) -> Interval | None:
     return Interval(*np.mean(cells, axis=0).tolist()) if cells else None
 
 
-def recommend_from(table: Comparison, any_size: bool = False) -> Recommendation:
+def recommend_from(
+    table: Comparison, any_size: bool = False, known: tuple[str, ...] = ()
+) -> Recommendation:
     """Recommend the method with the highest Recall@1 in a comparison, of those that see no labels.
 
     PCA is the simplest: others must be clearly better than it, by the paired difference. The
@@ -277,7 +276,7 @@ def recommend_from(table: Comparison, any_size: bool = False) -> Recommendation:
     choice, runner_up = _best_two(worth, [n for n, gain in over_pca.items() if _leads(gain)])
     apart = table.difference(choice, runner_up, size) if runner_up else None
     gain = over_pca[choice]
-    reasons = [_advice(choice, size), _measured(choice, worth, gain)]
+    reasons = [advised(choice, size), recall_reason(choice, worth, gain)]
     raw = table.difference("raw", choice, size)
     if choice != "raw" and raw is not None and raw.clear > 0:
         reasons.append(
@@ -293,7 +292,8 @@ def recommend_from(table: Comparison, any_size: bool = False) -> Recommendation:
         gain,
         True,
         evidence,
-        reasons=(*reasons, *_close(certainty, runner_up)),
+        reasons=(*reasons, *close_reason(certainty, runner_up)),
+        known=known if choice == KNOWN else (),
     )
 
 
@@ -311,16 +311,16 @@ def decide(
         del worth["rpml"]  # without evidence it is PCA
     ahead = [name for name in worth if name == "rpml" or _leads(evidence.get(name))]
     choice, runner_up = _best_two(worth, ahead)
-    reasons = [_advice(choice, size), _expected(choice, evidence)]
+    reasons = [advised(choice, size), rank_gain_reason(choice, evidence)]
     if "raw" in gains and gains["raw"] - gains[choice] > RAW_PRICE:
         if any_size:
-            choice, reasons = "raw", [_advice("raw", size), f"Otherwise: {reasons[0]}"]
+            choice, reasons = "raw", [advised("raw", size), f"Otherwise: {reasons[0]}"]
         else:
             reasons.append("The raw vectors probably do better: keep them if you can afford them.")
     lead = np.inf if runner_up is None or choice == "raw" else worth[choice] - worth[runner_up]
     certainty = "clear" if lead > CLEARLY else "close"
     gain = expected_gain(gains[choice]) if choice not in ("raw", REFERENCE) else None
-    reasons += _close(certainty, runner_up)
+    reasons += close_reason(certainty, runner_up)
     return Recommendation(
         choice, size, certainty, gain, False, dict(evidence), reasons=tuple(reasons)
     )
@@ -336,55 +336,3 @@ def _best_two(worth: Mapping[str, float], ahead: Sequence[str]) -> tuple[str, st
     ranked = sorted(worth, key=lambda name: (-worth[name], name != REFERENCE))
     best = next((n for n in ranked if n == REFERENCE or n in ahead), ranked[0])
     return best, next((name for name in ranked if name != best), None)
-
-
-def _advice(choice: str, size: int) -> str:
-    if choice == "raw":
-        return (
-            "Keep the raw vectors if you can afford them: "
-            f"{counted(size, 'dimension loses', 'dimensions lose')} neighbors."
-        )
-    return f"Use {METHODS[choice].title} with {counted(size, 'dimension')}."
-
-
-def _measured(choice: str, recall: Mapping[str, float], gain: Interval | None) -> str:
-    said = f"Recall@1 on rows held out is {recall[choice]:.1%}"
-    if choice == REFERENCE and recall[choice] < max(recall.values()):
-        return f"{said}, and no other method is clearly better."
-    if gain is None or choice == REFERENCE:
-        return f"{said}, the highest of {counted(len(recall), 'method')}."
-    bounds = f"{100 * gain.low:+z.1f} to {100 * gain.high:+z.1f}"
-    return (
-        f"{said} against {recall[REFERENCE]:.1%} with PCA: a gain of {100 * gain.value:+z.1f} "
-        f"points (95% interval {bounds})."
-    )
-
-
-def _expected(choice: str, evidence: Mapping[str, Interval]) -> str:
-    if choice == REFERENCE:
-        same = " RPML itself is PCA here."
-        own = same if "rpml" in evidence and evidence["rpml"].value <= 0 else ""
-        return f"Nothing ranks the neighbors that other axes name clearly higher than PCA.{own}"
-    rank_gain = evidence[choice]
-    gain = expected_gain(rank_gain.value)
-    return (
-        f"Expected gain over PCA: {100 * gain.value:+z.1f} points of Recall@1 ("
-        f"{100 * gain.low:+z.1f} to {100 * gain.high:+z.1f} on 4 of 5 other data sets with such a "
-        f"rank gain). The rank gain, measured without labels, is {rank_gain.value:+z.2f} (95% "
-        f"interval {rank_gain.low:+z.2f} to {rank_gain.high:+z.2f})."
-    )
-
-
-def _close(certainty: str, runner_up: str | None) -> list[str]:
-    if certainty == "clear" or runner_up is None:
-        return []
-    return [f"It is close: {METHODS[runner_up].title} may do as well."]
-
-
-def _too_little(n: int, rank: int, size: int) -> Recommendation:
-    choice = REFERENCE if size <= rank else "raw"
-    reason = (
-        f"{counted(n, 'row')} and {counted(rank, 'direction')} of variation are too few to compare "
-        f"embeddings on: the safe choice is {METHODS[choice].title}."
-    )
-    return Recommendation(choice, size, "unknown", reasons=(reason,))

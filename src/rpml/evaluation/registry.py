@@ -7,7 +7,7 @@ higher layer, so they are given by path and imported when they are built.
 
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
@@ -41,6 +41,8 @@ class Transformer(Protocol):
 
 Build = Callable[[int, RandomState], Transformer]
 HEAD = "head-"
+KNOWN = "rpml-known"
+"""RPML that sees the nuisance and the queries of a comparison."""
 
 
 class TimedFit(NamedTuple):
@@ -57,21 +59,31 @@ class Method:
 
     `name` is used in Python and on the command line, `title` in tables and sentences. `build`
     returns the unfitted estimator for (n_components, seed). If `uses_labels`, `fit` sees the
-    classes of the training rows: an upper reference.
+    classes of the training rows: an upper reference. If `uses_knowledge`, it sees what else is
+    known of them: a nuisance, queries.
     """
 
     name: str
     title: str
     build: Build
     uses_labels: bool = False
+    uses_knowledge: bool = False
 
-    def fit(self, X: Array, y: ArrayLike | None, n_components: int, seed: RandomState) -> TimedFit:
-        """Fit to rows; their classes y are passed on only if `uses_labels`."""
+    def fit(
+        self,
+        X: Array,
+        y: ArrayLike | None,
+        n_components: int,
+        seed: RandomState,
+        known: Mapping[str, object] | None = None,
+    ) -> TimedFit:
+        """Fit to rows; classes y and what is known are passed on only to methods that use them."""
         estimator = self.build(n_components, seed)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             start = time.perf_counter()
-            estimator.fit(X, y if self.uses_labels else None)
+            more = known if self.uses_knowledge and known else {}
+            estimator.fit(X, y if self.uses_labels else None, **more)
             seconds = round(time.perf_counter() - start, 3)
         return TimedFit(estimator, seconds, sorted({one_line(w.message) for w in caught}))
 
@@ -146,6 +158,7 @@ _TABLE = (
     Method("lpp", "LPP", unseeded(LPP)),
     Method("aas-lda", "AAS + LDA", seeded(PseudoLabelLDA)),
     Method("rpml", "RPML", seeded(RPML)),
+    Method(KNOWN, "RPML with what is known", seeded(RPML), uses_knowledge=True),
     Method("rpml-trained", "RPML, always trained", trained()),
     Method("rpml-bilinear", "RPMLv1", trained(weight="bilinear")),
     Method("srpml", "sRPML", trained(solver="stochastic")),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,9 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 from rpml.estimator import RPML
 from rpml.evaluation.codes import BYTES, Configuration, coded, configurations, nearest_rows
 from rpml.evaluation.comparison.table import Row, figure_text, html_table
+from rpml.evaluation.knowledge import subset
 from rpml.evaluation.metrics._checks import checked_codes, checked_embedding
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.method.whitening.linear_map import principal_axes
+from rpml.runtime.context import Json
 from rpml.runtime.intervals import bounded, interval
 from rpml.runtime.rows import Array, sorted_sample, unit_rows
 from rpml.runtime.wording import counted
@@ -56,9 +59,9 @@ class SizeRecommendation:
         """The recommended embedding, not fitted."""
         return RPML(self.n_components, random_state=self.seed)
 
-    def fit(self, X: ArrayLike) -> RPML:
-        """Fit the embedding and learn the codebooks that its code needs."""
-        return self.complete(self.estimator.fit(X), X)
+    def fit(self, X: ArrayLike, **known: Any) -> RPML:
+        """Fit the embedding and learn the codebooks; `known` are arguments of `RPML.fit`."""
+        return self.complete(self.estimator.fit(X, **known), X)
 
     def complete(self, model: RPML, X: ArrayLike) -> RPML:
         """Learn the codebooks of a fitted model, if its code needs them."""
@@ -101,17 +104,17 @@ def recommend_size(
     *,
     keep: float | None = None,
     queries: ArrayLike | None = None,
-    y: ArrayLike | None = None,
+    known: Json | None = None,
     random_state: int = 0,
 ) -> SizeRecommendation:
-    """Recommend dimensions times bits; see `rpml.recommend`."""
+    """Recommend dimensions times bits; see `rpml.recommend`. `known` may have y and nuisance."""
     if (n_bytes is None) == (keep is None):
         raise ValueError("Give either bytes, or the share to keep.")
     if n_bytes is not None and n_bytes < 1:
         raise ValueError(f"bytes={n_bytes} must be at least 1.")
     if keep is not None and not 0 < keep <= 1:
         raise ValueError(f"keep={keep} must lie in (0, 1].")
-    trial = _Trial(X, queries, y, random_state)
+    trial = _Trial(X, queries, random_state, dict(known or {}))
     sizes = sorted({*BYTES, n_bytes}) if n_bytes is not None else (*BYTES, *LARGER)
     table: list[Row] = []
     chosen: dict[int, Configuration] = {}
@@ -143,15 +146,14 @@ def recommend_size(
 class _Trial:
     """A sample of the rows, its queries, and fits of RPML at the sizes that were asked for."""
 
-    def __init__(
-        self, X: ArrayLike, queries: ArrayLike | None, y: ArrayLike | None, seed: int
-    ) -> None:
-        rows = checked_embedding(X, "X")
+    def __init__(self, X: ArrayLike, queries: ArrayLike | None, seed: int, known: Json) -> None:
+        rows, y = checked_embedding(X, "X"), known.pop("y", None)
         if len(rows) < MIN_ROWS:
             raise ValueError(f"X has {counted(len(rows), 'row')}: at least {MIN_ROWS} are needed.")
         rng, self.seed = np.random.default_rng(seed), seed
         sample = sorted_sample(len(rows), MAX_ROWS, rng)
         self.X = np.asarray(rows[sample], np.float32)
+        self.known = subset(known, sample)
         self.labels = None if y is None else checked_codes(y, len(rows))[sample]
         self.real = queries is not None
         self.own: Rows | None = None
@@ -213,7 +215,7 @@ class _Trial:
     def _space(self, size: int) -> tuple[Array, Array]:
         """Return the unit rows of a fit with so many components, and the queries."""
         if size not in self._spaces:
-            model = RPML(size, random_state=self.seed).fit(self.X)
+            model = RPML(size, random_state=self.seed).fit(self.X, **self.known)
             Z, queries = (
                 unit_rows(np.asarray(model.transform(rows), np.float32))
                 for rows in (self.X, self.queries)

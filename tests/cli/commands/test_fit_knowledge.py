@@ -1,4 +1,4 @@
-"""rpml fit --nuisance and --queries."""
+"""--nuisance and --queries of rpml fit, compare and recommend."""
 
 import numpy as np
 import pandas as pd
@@ -61,6 +61,27 @@ def test_queries_from_a_file(rpml, files, tmp_path):
     assert fields["output"] == str(tmp_path / "m.rpml")
     assert len(fields["separated"]) == 3
     assert all(0 <= row < len(X) for pair in fields["separated"] for row in pair)
+
+
+def test_recommend_names_the_command_with_the_knowledge(rpml, files):
+    folder, *_ = files
+    fields = rpml.json("recommend", folder / "x.parquet", "--dim", 16, "--nuisance", "language")
+    assert (fields["choice"], fields["known"]) == ("rpml-known", ["nuisance"])
+    assert fields["next"].endswith("x.parquet --dim 16 --nuisance language -o model.rpml")
+    assert len(fields["separated"]) == 3
+    shown = rpml("recommend", folder / "x.npy", "--dim", 16, "--queries", folder / "q.npy").stdout
+    assert "of queries are queries" in shown
+
+
+def test_compare_fits_with_and_without(rpml, files, tmp_path):
+    folder, *_ = files
+    arguments = ("compare", folder / "x.npy", "--dim", 16, "--methods", "pca", "--seeds", 1)
+    language = ("--nuisance", folder / "language.txt")
+    fields = rpml.json(*arguments, *language)
+    assert [row["method"] for row in fields["measured"]] == ["pca", "rpml-known"]
+    assert fields["verdict"]["choice"] == "rpml-known"
+    refused = rpml.refused("compare", folder / "x.npy", "--bytes", 8, *language)
+    assert "leave out --nuisance and --queries" in refused
 
 
 def test_wrong_knowledge_is_refused_in_one_sentence(rpml, files, tmp_path):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from rpml import RPML
+from rpml.evaluation.advice import Recommendation
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 from rpml.evaluation.metrics.retrieval import KS
-from rpml.evaluation.recommendation import Recommendation
 from rpml.method.whitening.calibration import CALIBRATION
 from rpml.pages.items import make_items
 from rpml.pages.report.measurements import (

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from rpml.cli import options as opt
 from rpml.cli.command import command
-from rpml.cli.commands.recommend import next_step
+from rpml.cli.commands.recommend import Given, next_step
 from rpml.cli.console import Console, table
+from rpml.cli.options.knowledge import NUISANCE, QUERIES, nuisance_files, read_compared
 from rpml.cli.options.reading import LabeledReadingOptions, check_text_table
 from rpml.runtime.errors import InputError
 
@@ -16,10 +17,11 @@ Examples:
   rpml compare vectors.npy --labels labels.npy --dim 64 -o table.md
   rpml compare vectors.npy --labels labels.npy --methods raw,pca,rpml,rpml-trained --seeds 1
   rpml compare vectors.npy --labels labels.npy --bytes 8,16,32,64
+  rpml compare texts.parquet --label-column topic --nuisance language
 \b
 Methods are fitted on half of the classes without their labels and scored on the other half; if
 there are no labels, on random halves of the rows. Methods that see the training labels are upper
-bounds and are marked as such.
+bounds and are marked as such. With --nuisance or --queries RPML is also fitted with them.
 """
 NOTE = "[...]: 95% intervals"
 SHORT_NOTE = """±: half the width of the 95% interval, both ends with --json and -o
@@ -37,6 +39,8 @@ def run(
         "NUMBERS", "Compare codes of these bytes per vector instead.", "--bytes"
     ),
     seeds: int = opt.number("Runs per stochastic method.", default=3),
+    nuisance: str | None = NUISANCE,
+    queries: str | None = QUERIES,
     output: str | None = opt.output(
         "TABLE", "Also write the table: .csv, .json or .md.", default=None
     ),
@@ -48,6 +52,7 @@ def run(
     """Compare RPML with PCA, whitening and others; recommend one."""
     from rpml.evaluation.codes import CODED_METHODS, CodeComparison, compare_bytes
     from rpml.evaluation.comparison import Comparison, compare
+    from rpml.evaluation.knowledge import fit_knowledge
     from rpml.evaluation.recommendation import (
         CANDIDATES,
         fitted_rank_gain,
@@ -57,19 +62,20 @@ def run(
     from rpml.runtime.files import atomic_output
 
     if output is not None:
-        check_text_table(output, force, [features, labels])
-    data = reading.open(features, reading.excluded(features, labels)).load()
-    path = reading.labels_path(features, labels)
-    values, y = (data.values, None) if path is None else reading.labeled_rows(path, data)
-    if len(values) < len(data.values):
-        rows = f"{len(values):,} of {len(data.values):,} rows"
-        console.note(f"{rows} have a label: only these are compared")
+        check_text_table(output, force, [features, labels, queries, *nuisance_files(nuisance)])
+    rows = read_compared(features, labels, nuisance, queries, reading)
+    values, y = rows.values, rows.labels
+    if len(values) < rows.n_read:
+        note = f"{len(values):,} of {rows.n_read:,} rows have a label"
+        console.note(f"{note}: only these are compared")
     names, runs = opt.parse_names(methods), range(seed, seed + seeds)
     n_bytes = opt.parse_bytes(sizes)
-    if n_bytes is not None and dim is not None:
-        raise InputError("--bytes sets the dimensions of each code: leave out --dim")
+    if n_bytes is not None and (dim is not None or rows.known):
+        what = "--dim" if dim is not None else "--nuisance and --queries"
+        raise InputError(f"--bytes compares codes of PCA and RPML alone: leave out {what}")
     comparison: Comparison | CodeComparison
     fields: dict[str, object] = {}
+    given = Given(features, nuisance, queries)
     with console.following("rpml.evaluation"):
         if n_bytes is not None:
             comparison = compare_bytes(
@@ -77,14 +83,15 @@ def run(
             )
             text = f"{table(comparison.lines())}\n{NOTE}"
         else:
-            comparison = compare(values, y, dim, methods=names, seeds=runs)
+            comparison = compare(values, y, dim, methods=names, seeds=runs, **rows.known)
             if y is None:
                 own = fitted_rank_gain(comparison, comparison.order[0][1])
-                advice = recommend_fitted(values, dim, own, names or CANDIDATES, seed)
+                known = fit_knowledge(values, **rows.known)
+                advice = recommend_fitted(values, dim, own, names or CANDIDATES, seed, known)
             else:
-                advice = recommend_from(comparison, any_size=dim is None)
+                advice = recommend_from(comparison, dim is None, tuple(rows.known))
             fields["verdict"] = asdict(advice)
-            reasons = " ".join([*advice.reasons, f"Next: {next_step(advice, features)}"])
+            reasons = " ".join([*advice.reasons, f"Next: {next_step(advice, given)}"])
             text = f"{table(comparison.short_lines())}\n{SHORT_NOTE}\n\n{reasons}"
     if output is not None:
         with atomic_output(output, force) as temporary:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import typer
@@ -11,11 +12,12 @@ import typer
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, table
+from rpml.cli.options.knowledge import NUISANCE, QUERIES, read_compared
 from rpml.cli.options.reading import LabeledReadingOptions
 from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
-    from rpml.evaluation.recommendation import Recommendation
+    from rpml.evaluation.advice import Recommendation
 
 EXAMPLES = """\b
 Examples:
@@ -24,11 +26,12 @@ Examples:
   rpml recommend vectors.npy --labels labels.npy
   rpml recommend vectors.npy --bytes 16
   rpml recommend vectors.npy --keep 0.9 --queries queries.npy
+  rpml recommend texts.parquet --nuisance language
 \b
 Without labels, methods are judged by held-out neighbors: how well they rank, in one half of the
 features, the rows that the other half finds near. With labels, Recall@1 on classes that were not
 used to fit decides. With --bytes, codes of equal bytes are compared on a sample of the rows, which
-is searched by float queries.
+is searched by float queries, and --queries are those whose nearest rows are to be kept.
 """
 NOTE = """[...]: 95% intervals; shares of the 10 nearest rows by the raw vectors, and by the float
 embedding, that stay among the 10 nearest by the code"""
@@ -46,7 +49,8 @@ def run(
     keep: float | None = typer.Option(
         None, metavar="SHARE", help="Fewest bytes that keep this share of the neighbors."
     ),
-    queries: str | None = opt.text("FILE", "Real queries, whose nearest rows are to be kept."),
+    nuisance: str | None = NUISANCE,
+    queries: str | None = QUERIES,
     seed: int = opt.SEED,
     reading: LabeledReadingOptions,
     console: Console,
@@ -54,40 +58,57 @@ def run(
     """Recommend a method and a size; labels are optional."""
     from rpml.evaluation.recommendation import recommend
     from rpml.evaluation.registry import METHODS
+    from rpml.evaluation.separated import named_pairs, separated_question
 
-    path = reading.labels_path(features, labels)
-    data = reading.open(features, reading.excluded(features, labels)).load()
-    values, y = (data.values, None) if path is None else reading.labeled_rows(path, data)
+    rows = read_compared(features, labels, nuisance, queries, reading)
+    known = {**rows.known, "y": rows.labels, "random_state": seed}
+    options = Given(features, nuisance, queries)
     if n_bytes is not None or keep is not None:
         if dim is not None:
             raise InputError("--bytes and --keep choose the dimensions: leave out --dim")
-        asked = None if queries is None else reading.open(queries).load().values
-        size = recommend(values, bytes=n_bytes, keep=keep, queries=asked, y=y, random_state=seed)
-        step = f"rpml fit {shlex.quote(features)} --bytes {size.n_bytes} -o model.rpml"
+        size = recommend(rows.values, bytes=n_bytes, keep=keep, **known)
+        step = options.fit("--bytes", size.n_bytes, [*rows.known])
         fields = {"n_components": size.n_components, "output": size.output, "bytes": size.n_bytes}
         shown = f"{table(size.lines())}\n{NOTE}\n\n"
         text = "\n".join([*size.reasons, f"Next: {step}"])
         fields |= {"table": size.table, "reasons": size.reasons, "next": step}
         console.result(fields, shown + text)
         return
-    if queries is not None:
-        raise InputError("--queries is for --bytes and --keep")
-    advice = recommend(values, dim, y=y, random_state=seed)
-    step = next_step(advice, features)
+    advice = recommend(rows.values, dim, **known)
+    step = next_step(advice, options)
+    pairs = named_pairs(advice.separated, rows.ids)
     figure = "Recall@1" if advice.uses_labels else "rank gain over PCA"
-    rows = [
+    lines = [
         (METHODS[name].title, f"{gain.value:+z.3f}", f"{gain.low:+z.3f} to {gain.high:+z.3f}")
         for name, gain in advice.evidence.items()
     ]
-    shown = table([("method", figure, "95% interval"), *rows]) + "\n\n" if rows else ""
-    text = "\n".join([*advice.reasons, f"Next: {step}"])
-    console.result({**asdict(advice), "next": step}, shown + text)
+    shown = table([("method", figure, "95% interval"), *lines]) + "\n\n" if lines else ""
+    kind = "Rows " if rows.ids is None else ""
+    question = [f"{kind}{separated_question(pairs)}"] if pairs else []
+    text = "\n".join([*advice.reasons, *question, f"Next: {step}"])
+    console.result({**asdict(advice), "separated": pairs, "next": step}, shown + text)
 
 
-def next_step(advice: Recommendation, features: str) -> str:
+@dataclass(frozen=True)
+class Given:
+    """The files and columns of a command, from which the next one is made."""
+
+    features: str
+    nuisance: str | None = None
+    queries: str | None = None
+
+    def fit(self, option: str, size: int, known: Iterable[str]) -> str:
+        """Return the command that fits with this size and what is known."""
+        words = ["rpml", "fit", self.features, option, str(size)]
+        for name in known:
+            words += [f"--{name}", str(getattr(self, name))]
+        return f"{shlex.join(words)} -o model.rpml"
+
+
+def next_step(advice: Recommendation, given: Given) -> str:
     """Return the command that follows the advice, or the line of Python if there is none."""
     if advice.choice == "raw":
         return advice.next_step
-    if advice.choice in ("rpml", "pca"):  # without evidence for more, a fit is PCA
-        return f"rpml fit {shlex.quote(features)} --dim {advice.n_components} -o model.rpml"
+    if advice.choice in ("rpml", "rpml-known", "pca"):  # without evidence for more, a fit is PCA
+        return given.fit("--dim", advice.n_components, advice.known)
     return f"in Python: {advice.next_step}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rpml.cli.options import parse_names, text
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from rpml.io.features import Features
     from rpml.runtime.context import Json
+    from rpml.runtime.rows import Array
 
 NUISANCE = text("FILE", "What does not matter, one value per row: a file, or columns of FEATURES.")
 QUERIES = text("FILE", "Vectors of unlabeled queries; FEATURES are the documents.")
@@ -48,6 +50,42 @@ def read_knowledge(
             )
         inputs["queries"] = found
     return inputs
+
+
+@dataclass(frozen=True)
+class ComparedRows:
+    """The rows that a command compares, and what is known of them."""
+
+    values: Array
+    labels: NDArray[Any] | None
+    ids: NDArray[Any] | None
+    known: Json
+    """The arguments nuisance and queries of `RPML.fit`."""
+    n_read: int
+
+
+def read_compared(
+    features: str,
+    labels: str | None,
+    nuisance: str | None,
+    queries: str | None,
+    reading: LabeledReadingOptions,
+) -> ComparedRows:
+    """Read vectors and what is known of them; with labels only the rows that have one."""
+    from rpml.io.features.labels import labeled_mask
+
+    path = reading.labels_path(features, labels)
+    excluded = (*reading.excluded(features, labels), *nuisance_columns(nuisance))
+    data = reading.open(features, excluded).load()
+    known = read_knowledge(nuisance, queries, data, reading)
+    if path is None:
+        return ComparedRows(data.values, None, data.ids, known, len(data.values))
+    y = reading.read_labels(path, data)
+    rows = labeled_mask(y)
+    if "nuisance" in known:
+        known["nuisance"] = known["nuisance"][rows]
+    ids = None if data.ids is None else data.ids[rows]
+    return ComparedRows(data.values[rows], y[rows], ids, known, len(data.values))
 
 
 def read_nuisance(nuisance: str, data: Features, reading: LabeledReadingOptions) -> NDArray[Any]:

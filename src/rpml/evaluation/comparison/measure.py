@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.estimator import RPML
+from rpml.evaluation.knowledge import recall_across
 from rpml.evaluation.metrics import bounded_scores, first_hit_rank, kmeans_labels
 from rpml.evaluation.metrics.label_free import (
     NEAREST,
@@ -48,6 +49,8 @@ def measure(split: Split, method: Method, dim: int, seed: int) -> Cell:
     cell.update(_without_labels(split.X_test, Z))
     if split.y_test is not None:
         cell.update(_with_labels(Z, split.y_test, seed))
+        if split.values_test is not None:
+            cell["recall@1 across"] = recall_across(Z, split.y_test, split.values_test)
     return cell
 
 

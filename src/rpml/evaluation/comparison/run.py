@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 
 from rpml.evaluation.comparison.measure import measure
 from rpml.evaluation.comparison.table import Comparison
+from rpml.evaluation.knowledge import fit_knowledge
 from rpml.evaluation.metrics._checks import checked_embedding
-from rpml.evaluation.registry import PCA_FAMILY, Method, chosen_methods
+from rpml.evaluation.registry import KNOWN, PCA_FAMILY, Method, chosen_methods
 from rpml.evaluation.split import make_split
 from rpml.runtime.wording import counted
 
@@ -30,6 +31,8 @@ def compare(
     train: ArrayLike | None = None,
     methods: Sequence[str | Method] | None = None,
     seeds: Sequence[int] = DEFAULT_SEEDS,
+    nuisance: ArrayLike | None = None,
+    queries: ArrayLike | None = None,
 ) -> Comparison:
     """Compare RPML with its alternatives at equal dimension, on held-out rows.
 
@@ -51,6 +54,9 @@ def compare(
     seeds : sequence of int, default=(0, 1, 2)
         Each method is run once per seed, also deterministic ones, since the k-means that scores
         clusters is random.
+    nuisance, queries : array-like, default=None
+        As in `RPML.fit`: RPML is then also fitted with them. With y and a nuisance, "recall@1
+        across" is the Recall@1 among rows of other values.
 
     Returns
     -------
@@ -69,8 +75,11 @@ def compare(
     X = checked_embedding(X, "X")
     if len(X) < 4:
         raise ValueError(f"A comparison needs at least 4 rows, X has {len(X)}.")
-    split = make_split(X, y, train)
+    known = fit_knowledge(X, nuisance, queries)
+    split = make_split(X, y, train, known)
     chosen = _chosen(methods, labeled=y is not None)
+    if known and KNOWN not in (method.name for method in chosen):
+        chosen += chosen_methods([KNOWN])
     dims = _dims(n_components, X.shape[1])
     if not dims or not len(seeds):
         raise ValueError("A comparison needs at least one number of components and one seed.")

@@ -35,6 +35,7 @@ SCORES = (
     "recall",
     "recall@1 rare",
     "recall@1 frequent",
+    "recall@1 across",
 )
 FIGURES = ("neighbors_kept", "effective_rank", "hubness", "seconds")
 _BOUNDS = tuple(
@@ -96,6 +97,8 @@ class Comparison:
         """Return the columns that fit into a terminal, intervals as half of their width."""
         labeled = any("recall@1" in row for row in self.rows)
         columns = {**(_SHORT if labeled else _SHORT_LABEL_FREE), "neighbors_kept": "kept"}
+        if any("recall@1 across" in row for row in self.rows):
+            columns["recall@1 across"] = "R@1 across"
         lines = [["method", "dim", *columns.values(), "seconds"]]
         for row in self.rows:
             figures = [_short_cell(row, name) for name in (*columns, "seconds")]

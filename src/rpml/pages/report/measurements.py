@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.estimator import RPML
+from rpml.evaluation.advice import Recommendation
 from rpml.evaluation.metrics import first_hit_rank, kmeans_labels, nmi_interval
 from rpml.evaluation.metrics.label_free import (
     NEAREST,
@@ -20,7 +21,7 @@ from rpml.evaluation.metrics.label_free import (
     spectrum,
 )
 from rpml.evaluation.metrics.retrieval import KS
-from rpml.evaluation.recommendation import CANDIDATES, Recommendation, recommend_fitted
+from rpml.evaluation.recommendation import CANDIDATES, recommend_fitted
 from rpml.evaluation.registry import PCA_FAMILY
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.items import Items, clusters_of, fitted_on

@@ -1,0 +1,150 @@
+"""A recommendation and its sentences."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from sklearn.base import BaseEstimator
+
+from rpml.evaluation.comparison.table import html_table
+from rpml.evaluation.registry import KNOWN, METHODS, REFERENCE
+from rpml.evaluation.separated import separated_question
+from rpml.method.whitening.calibration import expected_gain
+from rpml.method.whitening.scatter_choice import NuisanceEvidence
+from rpml.runtime.intervals import Interval
+from rpml.runtime.rows import RandomState
+from rpml.runtime.wording import counted
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """The recommended method, its gain over PCA, and the reasons."""
+
+    choice: str
+    """Name of a method of `rpml.evaluation.registry`."""
+    n_components: int
+    """Size of the embedding."""
+    certainty: str
+    """"clear", "close" if the runner-up may be as good, "unknown" if too little was measured."""
+    gain: Interval | None = None
+    """Gain in Recall@1 over PCA: with labels measured with a 95% interval, otherwise what 80% of
+    other sets gained at such a rank gain. None if unknown."""
+    uses_labels: bool = False
+    """Whether labels decided."""
+    evidence: dict[str, Interval] = field(default_factory=dict)
+    """Per method, Recall@1 with labels and the rank gain over PCA without, with 95% intervals."""
+    neighbors_kept: dict[int, Interval] = field(default_factory=dict)
+    """Per number of dimensions, the share of the raw vectors' 10 nearest neighbors that stay among
+    the 10 nearest after PCA, with its 95% interval."""
+    reasons: tuple[str, ...] = ()
+    """Sentences; the first one is the advice."""
+    known: tuple[str, ...] = ()
+    """Which arguments of `RPML.fit` go with the choice: "nuisance", "queries"."""
+    separated: tuple[tuple[int, int], ...] = ()
+    """Three pairs of rows that were nearest neighbors and are not by the recommended method."""
+
+    def estimator(self, random_state: RandomState = None) -> BaseEstimator:
+        """Return the recommended method, ready to fit."""
+        return METHODS[self.choice].build(self.n_components, random_state)
+
+    @property
+    def next_step(self) -> str:
+        """The line of Python that follows the advice."""
+        if self.choice in ("rpml", KNOWN, REFERENCE):  # without evidence for more, a fit is PCA
+            given = "".join(f", {name}={name}" for name in self.known)
+            return f"rpml.RPML({self.n_components}).fit(X{given})"
+        raw = "keep the vectors as they are"
+        asked = f"rpml.recommend(X, {self.n_components}).estimator().fit(X)"
+        return raw if self.choice == "raw" else asked
+
+    def with_sizes(self, shares: dict[int, Interval]) -> Recommendation:
+        """Add the share of neighbors that each number of dimensions keeps."""
+        listed = "; ".join(
+            f"{counted(size, 'dimension')} {share.value:.1%} ({100 * share.low:.1f} "
+            f"to {100 * share.high:.1f})"
+            for size, share in shares.items()
+        )
+        sentence = f"Of the 10 nearest neighbors, PCA retains (95% intervals): {listed}."
+        return replace(self, neighbors_kept=shares, reasons=(*self.reasons, sentence))
+
+    def with_knowledge(self, known: Iterable[str], evidence: NuisanceEvidence) -> Recommendation:
+        """Add what the evidence says of a nuisance or queries; RPML with them if it is used."""
+        if not evidence.used:
+            return replace(self, reasons=(*self.reasons, f"{evidence.summary}."))
+        reasons = (advised(KNOWN, self.n_components), f"{evidence.summary}.")
+        return replace(
+            self, choice=KNOWN, certainty="clear", gain=None, reasons=reasons, known=tuple(known)
+        )
+
+    @property
+    def question(self) -> tuple[str, ...]:
+        """What to ask about the separated pairs, if there are any."""
+        return (f"Rows {separated_question(self.separated)}",) if self.separated else ()
+
+    def __str__(self) -> str:
+        return " ".join([*self.reasons, *self.question, f"Next: {self.next_step}"])
+
+    def _repr_html_(self) -> str:
+        advice, *reasons = (html.escape(reason) for reason in self.reasons or (self.choice,))
+        figure = "Recall@1" if self.uses_labels else "rank gain over PCA"
+        table = [
+            (METHODS[name].title, f"{gain.value:+z.3f}", f"{gain.low:+z.3f} to {gain.high:+z.3f}")
+            for name, gain in self.evidence.items()
+        ]
+        shown = html_table([("method", figure, "95% interval"), *table]) if table else ""
+        step = f"Next: <code>{self.next_step}</code>"
+        return f"<p><b>{advice}</b> {' '.join(reasons)} {step}</p>{shown}"
+
+
+def advised(choice: str, size: int) -> str:
+    if choice == "raw":
+        return (
+            "Keep the raw vectors if you can afford them: "
+            f"{counted(size, 'dimension loses', 'dimensions lose')} neighbors."
+        )
+    return f"Use {METHODS[choice].title} with {counted(size, 'dimension')}."
+
+
+def recall_reason(choice: str, recall: Mapping[str, float], gain: Interval | None) -> str:
+    said = f"Recall@1 on rows held out is {recall[choice]:.1%}"
+    if choice == REFERENCE and recall[choice] < max(recall.values()):
+        return f"{said}, and no other method is clearly better."
+    if gain is None or choice == REFERENCE:
+        return f"{said}, the highest of {counted(len(recall), 'method')}."
+    bounds = f"{100 * gain.low:+z.1f} to {100 * gain.high:+z.1f}"
+    return (
+        f"{said} against {recall[REFERENCE]:.1%} with PCA: a gain of {100 * gain.value:+z.1f} "
+        f"points (95% interval {bounds})."
+    )
+
+
+def rank_gain_reason(choice: str, evidence: Mapping[str, Interval]) -> str:
+    if choice == REFERENCE:
+        same = " RPML itself is PCA here."
+        own = same if "rpml" in evidence and evidence["rpml"].value <= 0 else ""
+        return f"Nothing ranks the neighbors that other axes name clearly higher than PCA.{own}"
+    rank_gain = evidence[choice]
+    gain = expected_gain(rank_gain.value)
+    return (
+        f"Expected gain over PCA: {100 * gain.value:+z.1f} points of Recall@1 ("
+        f"{100 * gain.low:+z.1f} to {100 * gain.high:+z.1f} on 4 of 5 other data sets with such a "
+        f"rank gain). The rank gain, measured without labels, is {rank_gain.value:+z.2f} (95% "
+        f"interval {rank_gain.low:+z.2f} to {rank_gain.high:+z.2f})."
+    )
+
+
+def close_reason(certainty: str, runner_up: str | None) -> list[str]:
+    if certainty == "clear" or runner_up is None:
+        return []
+    return [f"It is close: {METHODS[runner_up].title} may do as well."]
+
+
+def too_little(n: int, rank: int, size: int) -> Recommendation:
+    choice = REFERENCE if size <= rank else "raw"
+    reason = (
+        f"{counted(n, 'row')} and {counted(rank, 'direction')} of variation are too few to compare "
+        f"embeddings on: the safe choice is {METHODS[choice].title}."
+    )
+    return Recommendation(choice, size, "unknown", reasons=(reason,))
