@@ -7,7 +7,7 @@ import pytest
 
 from rpml import RPML
 from rpml.evaluation.metrics import pair_scores, recall_at_k
-from rpml.method.clustering.exemplars import MAX_EXEMPLARS, find_exemplars, nearest_exemplar
+from rpml.method.clustering.exemplars import MAX_EXEMPLARS, find_exemplars
 from rpml.method.update import MIN_OLD, align, sample_old
 from tests.problems import blobs
 
@@ -34,7 +34,6 @@ def test_modes_are_the_middles_of_clusters():
     assert exemplars.sizes.tolist() == [3, 2]
     cut = find_exemplars(Y, np.array([0, 0, 1, 2, 2, -1]), labels)  # a class of two clusters
     assert cut.labels.tolist() == [0, 0, 1]
-    assert nearest_exemplar(Y, Y[exemplars.rows]).tolist()[:5] == [0, 0, 0, 1, 1]
 
 
 def test_only_the_largest_clusters_are_kept():

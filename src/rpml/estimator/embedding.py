@@ -14,9 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator.description import result_line, result_table
 from rpml.estimator.fitted import MADE_IF_ASKED, forget_training, load_model, save_model
-from rpml.method.clustering.exemplars import Exemplars, find_exemplars, nearest_exemplar
+from rpml.method.clustering.exemplars import Exemplars, find_exemplars
 from rpml.method.clustering.pseudo_labels import as_clusterer, pseudo_labels
 from rpml.method.codes import CODEBOOK_ROWS, AxisRanges, Codec, learn_codebooks, make_codec
+from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.knowledge.suggest import Candidates, rank_candidates
 from rpml.method.similarity import SimilarityScale
@@ -278,7 +279,7 @@ class Embedding:
             self.preprocessing_.embed(rows, self.components_, unit=True)
             for rows in (X, vectors.astype(float_dtype(X)))
         )
-        return np.asarray(exemplars.labels[nearest_exemplar(Y, middles)])
+        return np.asarray(exemplars.labels[nearest_rows(Y, middles)[1][:, 0]])
 
     def cluster_rows(self, X: Array) -> tuple[Labels, Exemplars]:
         """Cluster rows as a fit would: by the model's clustering, in its preprocessed space."""

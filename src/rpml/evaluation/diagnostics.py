@@ -19,11 +19,11 @@ from rpml.evaluation.metrics.label_free import (
     neighbor_overlap,
     spectrum,
 )
-from rpml.method.clustering.exemplars import nearest_exemplar
 from rpml.method.clustering.pseudo_labels import as_clusterer, pseudo_labels
+from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.intervals import Interval, interval
-from rpml.runtime.rows import Array, RandomState
+from rpml.runtime.rows import Array, RandomState, unit_rows
 from rpml.runtime.validation import check_rows
 
 MAX_ROWS = 5000
@@ -182,7 +182,7 @@ def of_stability(model: RPML, X: Array, rng: np.random.Generator) -> Diagnostic:
         order = rng.permutation(len(Z))
         one, two = Z[order[: len(Z) // 2]], Z[order[len(Z) // 2 :]]
         own, others = _labels(model, one), _labels(model, two)
-        scores.append(adjusted_rand_score(own, others[nearest_exemplar(one, two)]))
+        scores.append(adjusted_rand_score(own, others[nearest_rows(one, unit_rows(two))[1][:, 0]]))
     value = float(np.mean(scores))
     shown = f"{value:.2f} ({min(scores):.2f} to {max(scores):.2f})"
     return _told("stability", value, shown, value < 0.1)

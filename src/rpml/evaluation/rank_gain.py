@@ -13,12 +13,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from rpml.evaluation.registry import METHODS, REFERENCE
-from rpml.method.graph.exact import measure, search_rows
+from rpml.method.graph.heaps import nearest_rows
 from rpml.method.whitening.constants import JUDGED_NEIGHBORS
 from rpml.method.whitening.neighborhoods import columns, mean_log_ranks, random_halves
 from rpml.runtime.intervals import Interval, mean_interval
-from rpml.runtime.memory import WORKING_MEMORY
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, unit_rows
 
 QUERIES = 1000
 MAX_AXES = 512
@@ -39,10 +38,8 @@ def rank_gains(
     half = random_halves(W.shape[1], rng)
     log_ranks = {name: np.zeros(len(queries)) for name in (REFERENCE, *methods)}
     for one, other in ((half, ~half), (~half, half)):
-        corpus = measure(columns(unseen, other), "cosine", WORKING_MEMORY)
-        mates = search_rows(corpus, queries, JUDGED_NEIGHBORS, WORKING_MEMORY, np.float32)[
-            1
-        ].astype(np.intp)
+        units = unit_rows(columns(unseen, other))
+        mates = nearest_rows(units[queries], units, JUDGED_NEIGHBORS, own=queries)[1]
         shown, asked = columns(seen, one), columns(unseen, one)
         room = max(1, min(size, int(one.sum()) // 2, len(seen) - 1))
         for name in log_ranks:

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from rpml.estimator import RPML
 from rpml.evaluation.metrics.label_free import NEAREST
-from rpml.method.graph.exact import measure, search_rows
-from rpml.runtime.memory import WORKING_MEMORY
+from rpml.method.graph.heaps import nearest_rows
 from rpml.runtime.rows import Array, sorted_sample, unit_rows
 
 SHOWN = 3
@@ -33,16 +32,8 @@ def separated_pairs(
     """
     asked = sorted_sample(len(X), MAX_QUERIES, np.random.default_rng(0))
     k = min(NEAREST, len(X) - 1)
-    before, after = (
-        search_rows(
-            measure(np.asarray(space, np.float32), "cosine", WORKING_MEMORY),
-            asked,
-            k,
-            WORKING_MEMORY,
-            np.float32,
-        )[1]
-        for space in (X, Z)
-    )
+    units = (unit_rows(np.asarray(space, np.float32)) for space in (X, Z))
+    before, after = (nearest_rows(space[asked], space, k, own=asked)[1] for space in units)
     nearest = before[:, 0]
     gone = ~(after == nearest[:, None]).any(axis=1)
     if values is not None:

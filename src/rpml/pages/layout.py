@@ -11,35 +11,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
-from rpml.method.graph.exact import Heaps, empty_heaps, push_scores, sort
+from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
 from rpml.runtime.compiled import compiled
 from rpml.runtime.rows import Array, slices, sorted_sample, unit_rows
-
-_SEARCH_BLOCK = 1024
-
-
-def nearest_among(
-    queries: NDArray[np.float32],
-    corpus: NDArray[np.float32],
-    k: int,
-    excluded: NDArray[np.integer] | None = None,
-) -> Heaps:
-    """Return scores and rows of the k largest inner products of each query, largest first.
-
-    `excluded` is one row of the corpus per query to skip, such as the query itself.
-    """
-    heaps = empty_heaps(len(queries), k)
-    excluded_rows = np.full(len(queries), -1) if excluded is None else excluded
-    own, names = excluded_rows.astype(np.int32), np.arange(len(corpus), dtype=np.int32)
-    zeros = np.zeros(len(corpus), np.float32)
-    for a in slices(len(queries), _SEARCH_BLOCK):
-        for b in slices(len(corpus), _SEARCH_BLOCK):
-            scores = queries[a] @ corpus[b].T
-            push_scores(scores, zeros[b], own[a], names[b], (heaps[0][a], heaps[1][a]))
-    sort(*heaps)
-    return heaps
-
 
 N_NEGATIVES = 5  # repulsions per attraction
 _A, _B = 1.577, 0.895  # the curve of UMAP for min_dist = 0.1
@@ -229,7 +204,7 @@ def _interpolate(
     """Place every row between its nearest landmarks, weighted by similarity, with some noise."""
     out = np.empty((len(Z), 2))
     for part in slices(len(Z), _BLOCK):
-        scores, near = nearest_among(unit_rows(np.asarray(Z[part], np.float32)), rows, _ANCHORS)
+        scores, near = nearest_rows(unit_rows(np.asarray(Z[part], np.float32)), rows, _ANCHORS)
         weights = np.exp(20.0 * (scores.astype(np.float64) - scores[:, :1]))
         weights /= weights.sum(axis=1, keepdims=True)
         out[part] = (placed[near] * weights[:, :, None]).sum(axis=1)

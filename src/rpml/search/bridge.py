@@ -8,8 +8,9 @@ from sklearn.utils import check_array
 
 from rpml.estimator import RPML
 from rpml.estimator.fitted import calibrate, rebuild_model
+from rpml.method.graph.heaps import nearest_rows
 from rpml.runtime.intervals import Interval, interval
-from rpml.runtime.rows import Array, sorted_sample, top_columns, unit_rows
+from rpml.runtime.rows import Array, sorted_sample, unit_rows
 from rpml.runtime.validation import as_matrix
 from rpml.runtime.wording import counted
 
@@ -117,15 +118,10 @@ def _fit(X: Array, Y: Array, penalty: float | None) -> Array:
 def _neighbors_kept(queries: Array, rows: Array, Y: Array, own: NDArray[np.intp]) -> Array:
     """Return the share of the nearest rows of Y[own] in Y that each query also has in `rows`."""
     neighbors, expected = (
-        _nearest(unit_rows(asked), among, own) for asked, among in ((queries, rows), (Y[own], Y))
+        nearest_rows(unit_rows(asked), among, NEAREST, own=own)[1]
+        for asked, among in ((queries, rows), (Y[own], Y))
     )
     return np.asarray((neighbors[:, :, None] == expected[:, None]).any(axis=1).mean(axis=1))
-
-
-def _nearest(queries: Array, rows: Array, own: NDArray[np.intp]) -> NDArray[np.intp]:
-    scores = queries @ rows.T
-    scores[np.arange(len(own)), own] = -np.inf
-    return top_columns(scores, NEAREST)
 
 
 def _as_model(W: Array, X: Array, message: str) -> RPML:

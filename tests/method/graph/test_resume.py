@@ -5,7 +5,8 @@ import pytest
 
 import rpml.runtime.context as context_module
 from rpml.io.checkpoint import Checkpoint
-from rpml.method.graph import exact
+from rpml.method.graph import approximate as ann
+from rpml.method.graph.heaps import empty_heaps, resume_heaps
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.context import Context, LoopState
 
@@ -38,7 +39,8 @@ def search(context, method, kill_at=None):
 
 
 @pytest.mark.parametrize("method", ["exact", "ann"])
-def test_finished_rounds_are_not_repeated(context, method):
+def test_finished_rounds_are_not_repeated(context, method, monkeypatch):
+    monkeypatch.setattr(ann, "CELL", 20)  # several cells per row
     whole, every = search(Context(), method)
     assert (whole.method, len(every) > 3) == (method, True)
     with pytest.raises(Killed):
@@ -62,7 +64,7 @@ def test_rounds_of_other_rows_or_with_forged_rows_are_not_used(context):
     assert shares == every
     np.testing.assert_array_equal(again.indices, whole.indices)
     other = LoopState(context, "rounds", context.key(X + 1, 7, "exact"))
-    assert exact.HeapState(other, exact.empty_heaps(len(X), 7)).resume() == 0
+    assert resume_heaps(empty_heaps(len(X), 7), other) == 0
 
 
 def test_short_rounds_are_not_all_stored(tmp_path):

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.graph.exact import measure, search_rows
+from rpml.method.graph.heaps import nearest_rows
 from rpml.runtime.intervals import LEVEL, STANDARD_ERRORS, Interval, interval
-from rpml.runtime.memory import WORKING_MEMORY
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, unit_rows
 
 NEAREST = 10  # neighbors that label-free figures compare
 N_RESAMPLES = 200
@@ -105,9 +104,9 @@ def neighbors_kept(X: Array, W: Array, size: int) -> dict[int, Interval]:
     queries = np.sort(rng.permutation(len(X))[:QUERIES])
     k = min(NEAREST, len(X) - 1)
 
-    def nearest(rows: Array) -> NDArray[np.int32]:
-        corpus = measure(rows, "cosine", WORKING_MEMORY)
-        return search_rows(corpus, queries, k, WORKING_MEMORY, np.float32)[1]
+    def nearest(rows: Array) -> NDArray[np.intp]:
+        units = unit_rows(rows)
+        return nearest_rows(units[queries], units, k, own=queries)[1]
 
     before = nearest(X)
     sizes = sorted({size, *(s for s in SIZES if s < W.shape[1])})

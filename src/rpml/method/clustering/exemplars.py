@@ -7,11 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.runtime.blas import times
-from rpml.runtime.rows import Array, Labels, slices, unit_rows
+from rpml.runtime.rows import Array, Labels, unit_rows
 
 MAX_EXEMPLARS = 10_000  # of the largest clusters, so that models do not grow with the data
-BLOCK_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -59,12 +57,3 @@ def _largest_pieces(basins: Labels, labels: Labels) -> tuple[Labels, NDArray[np.
     number = np.full(len(sizes) + 1, -1, np.intp)  # the last one for rows without a piece
     number[retained] = np.arange(len(retained))
     return number[piece], sizes[retained]
-
-
-def nearest_exemplar(Y: Array, modes: Array) -> NDArray[np.intp]:
-    """Return the nearest exemplar of each row by cosine similarity."""
-    modes = np.ascontiguousarray(unit_rows(modes).T)
-    out = np.empty(len(Y), np.intp)
-    for part in slices(len(Y), BLOCK_ROWS):
-        out[part] = times(Y[part], modes).argmax(axis=1)
-    return out

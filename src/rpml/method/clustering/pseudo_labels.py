@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.ascent import usable_labels
-from rpml.method.clustering.exemplars import nearest_exemplar
+from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import Neighbors
 from rpml.method.knowledge.constraints import Supervision
 from rpml.method.knowledge.labels import as_labels
@@ -85,7 +85,7 @@ def apply_supervision(labels: Labels, supervision: Supervision, Z: Array) -> Lab
 def class_of_nearest(Z: Array, classes: Labels) -> Labels:
     """Return the class of the row with one of highest cosine, for each row of a cluster."""
     seeds = np.flatnonzero(classes >= 0)
-    return np.asarray(classes[seeds[nearest_exemplar(Z, Z[seeds])]])
+    return np.asarray(classes[seeds[nearest_rows(Z, unit_rows(Z[seeds]))[1][:, 0]]])
 
 
 def rows_by_label(labels: Labels) -> list[Labels]:

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from rpml.method.graph import kernels as kernels
+from rpml.method.graph.heaps import (
+    Heaps,
+    empty_heaps,
+    push_columns,
+    push_rows,
+    push_scores,
+    push_sums,
+    resume_heaps,
+    sort_heaps,
+    store_heaps,
+)
 from rpml.runtime.blas import single_blas_thread, times
-from rpml.runtime.context import Arrays, LoopState
+from rpml.runtime.context import LoopState
 from rpml.runtime.memory import WORKING_MEMORY
 from rpml.runtime.rows import Array, first_not_finite, slices, unit_rows
 from rpml.runtime.threads import run_chunks
 
 Progress = Callable[[float], object]
 Pair = tuple[int, int]
-Heaps = tuple[Array, NDArray[np.int32]]  # (scores, rows), best first
 
 _BLOCK = 736  # rows: enough for fast products; of 1024, columns of scores share cache sets
 _HOLDERS = 8  # threads; fixed, since products of other blocks would round differently
 _TINY = 1e-30  # squared norm of a row that has no direction
 _LARGEST = 1e18  # beyond, squared distances overflow float32
-EMPTY_SLOT = int(np.iinfo(np.int32).max)  # an empty position in a heap
 
 
 @dataclass(frozen=True)
@@ -146,112 +153,54 @@ def block_size(n: int, d: int, memory_limit: int) -> int:
     return size
 
 
-def search_pairs(
-    rows: SearchCorpus,
-    blocks: Sequence[NDArray[np.int32]],
-    pairs: Iterable[Pair],
-    k: int,
-    progress: Progress,
-    state: LoopState | None = None,
+def search_all(
+    rows: SearchCorpus, k: int, memory_limit: int, progress: Progress, state: LoopState | None
 ) -> Heaps:
-    """Find the top k of every row among the rows of the blocks paired with its own.
-
-    The product of a pair is used in both directions. Pairs run in rounds without a common block,
-    so no two threads use the same heap, and every heap sees its pairs in a fixed order.
-    """
-    order = np.concatenate(blocks)
-    edges = np.cumsum([0, *map(len, blocks)])
-    vals, idx = empty_heaps(order.size, k)
-    half = rows.half.astype(np.float32)[order]
-    places = [_as_slice(block) for block in blocks]
+    """Find the top k of every row among all others; a killed search continues by its `state`."""
+    n, d = rows.X.shape
+    rows = rows.prepared(memory_limit)
+    blocks = list(slices(n, block_size(n, d, memory_limit)))
+    ids, half = np.arange(n, dtype=np.int32), rows.half.astype(np.float32)
+    vals, idx = heaps = empty_heaps(n, k)
 
     def search(a: int, b: int) -> None:
-        left, right = slice(edges[a], edges[a + 1]), slice(edges[b], edges[b + 1])
-        first = rows.block(places[a])
-        scores = first @ (first if a == b else rows.block(places[b])).T
-        size, width = scores.shape
-        mine, theirs = (vals[left], idx[left]), (vals[right], idx[right])
-        kernels.push_rows(scores, half[right], blocks[a], blocks[b], *mine, 0, size)
+        left, right = blocks[a], blocks[b]
+        first = rows.block(left)
+        scores = first @ (first if a == b else rows.block(right)).T
+        push_rows(scores, half[right], ids[left], ids[right], vals[left], idx[left])
         if a != b:
-            kernels.push_columns(scores, half[left], blocks[a], *theirs, 0, width)
+            push_columns(scores, half[left], ids[left], vals[right], idx[right])
 
-    run_pairs(search, pairs, np.diff(edges), progress, HeapState(state, (vals, idx)))
-    sort(vals, idx)
-    back = np.empty_like(order)
-    back[order] = np.arange(order.size, dtype=order.dtype)
-    return vals[back], idx[back]
+    def finished(rounds: int) -> None:
+        store_heaps(heaps, state, rounds)
+        progress(rounds / len(blocks))
 
-
-@dataclass(frozen=True)
-class HeapState:
-    """The heaps of a search, and where they are kept between two rounds, if anywhere."""
-
-    state: LoopState | None
-    heaps: Heaps
-
-    def resume(self) -> int:
-        """Fill the heaps with those of a killed search; return how many rounds it had finished."""
-        scores, rows = self.heaps
-        done = self.state.resume(self._arrays()) if self.state else 0
-        if done and ((rows < 0) | ((rows >= len(rows)) & (rows != EMPTY_SLOT))).any():
-            done = 0  # not what a search of these rows has stored
-            scores[:], rows[:] = empty_heaps(*rows.shape)
-        return done
-
-    def finished(self, rounds: int) -> None:
-        if self.state:
-            self.state.finished(rounds, self._arrays())
-
-    def _arrays(self) -> Arrays:
-        return {"scores": self.heaps[0], "rows": self.heaps[1]}
-
-
-def _as_slice(rows: NDArray[np.int32]) -> slice | NDArray[np.int32]:
-    """Return consecutive rows as a slice, which avoids a copy."""
-    if len(rows) and (np.diff(rows) == 1).all():
-        return slice(int(rows[0]), int(rows[-1]) + 1)
-    return rows
+    run_pairs(search, len(blocks), resume_heaps(heaps, state), finished)
+    sort_heaps(heaps)
+    return heaps
 
 
 def run_pairs(
     search: Callable[[int, int], None],
-    pairs: Iterable[Pair],
-    sizes: NDArray[np.intp],
-    progress: Progress,
-    heaps: HeapState | None = None,
+    count: int,
+    first: int = 0,
+    finished: Callable[[int], None] = lambda rounds: None,
 ) -> None:
-    """Call search(a, b) for all pairs of blocks, in parallel where they share no block."""
-    rounds = disjoint_rounds(pairs)
-    areas = [sum(int(sizes[a] * sizes[b]) for a, b in turn) for turn in rounds]
-    first = heaps.resume() if heaps else 0
-    with single_blas_thread():
-        for number, turn in enumerate(rounds[first:], first + 1):
-            turn.sort(key=lambda pair: -int(sizes[pair[0]] * sizes[pair[1]]))  # the longest first
+    """Call search(a, b) for all pairs a <= b of blocks, so that each product is used both ways.
 
-            def work(_: int, start: int, stop: int, turn: list[Pair] = turn) -> None:
-                for a, b in turn[start:stop]:
+    In round r the pairs with a + b = r modulo `count` run in parallel. No block is in two of
+    them, so no two threads use the same heap, and every heap sees its pairs in a fixed order.
+    """
+    with single_blas_thread():
+        for r in range(first, count):
+            pairs = [(a, (r - a) % count) for a in range(count) if a <= (r - a) % count]
+
+            def work(_: int, start: int, stop: int, pairs: list[Pair] = pairs) -> None:
+                for a, b in pairs[start:stop]:
                     search(a, b)
 
-            run_chunks(work, len(turn), 1)
-            if heaps:
-                heaps.finished(number)
-            progress(sum(areas[:number]) / sum(areas))
-
-
-def disjoint_rounds(pairs: Iterable[Pair]) -> list[list[Pair]]:
-    """Distribute pairs to rounds in which no block appears twice (greedy edge coloring)."""
-    busy: defaultdict[int, int] = defaultdict(int)  # bit r: the block is in round r
-    rounds: list[list[Pair]] = []
-    for a, b in pairs:
-        taken = busy[a] | busy[b]
-        free = ~taken & (taken + 1)
-        busy[a] |= free
-        busy[b] |= free
-        at = free.bit_length() - 1
-        if at == len(rounds):
-            rounds.append([])
-        rounds[at].append((a, b))
-    return rounds
+            run_chunks(work, len(pairs), 1)
+            finished(r + 1)
 
 
 def search_rows(
@@ -272,29 +221,8 @@ def search_rows(
         for b in slices(n, size):
             scores = times(left, rows.block(b, dtype).T)
             push_scores(scores, half[b], ids[queries[a]], ids[b], (heaps[0][a], heaps[1][a]))
-    sort(*heaps)
+    sort_heaps(heaps)
     return heaps
-
-
-def empty_heaps(n: int, k: int, dtype: DTypeLike = np.float32) -> Heaps:
-    """Return n heaps of k empty slots."""
-    return np.full((n, k), -np.inf, dtype=dtype), np.full((n, k), EMPTY_SLOT, dtype=np.int32)
-
-
-def push_scores(
-    scores: Array, half: Array, rows: NDArray[np.int32], cols: NDArray[np.int32], heaps: Heaps
-) -> None:
-    """Push every score to the heap of its row; the rows are split between threads."""
-
-    def work(_: int, start: int, stop: int) -> None:
-        kernels.push_rows(scores, half, rows, cols, *heaps, start, stop)
-
-    run_chunks(work, scores.shape[0], 64)
-
-
-def sort(vals: Array, idx: NDArray[np.integer]) -> None:
-    """Sort heaps into lists, best first."""
-    run_chunks(lambda _, a, b: kernels.sort_heaps(vals, idx, a, b), vals.shape[0], 256)
 
 
 def nearest_by_unions(
@@ -317,7 +245,7 @@ def nearest_by_unions(
         left, right = blocks[a], blocks[b]
         products = [part[left] @ part[right].T for part in parts]
         for (i, j), scale, (scores, rows) in zip(unions, scales, found, strict=True):
-            kernels.push_sums(
+            push_sums(
                 products[i],
                 products[j],
                 (scale[left], ids[left], scores[left], rows[left]),
@@ -325,7 +253,5 @@ def nearest_by_unions(
                 a != b,
             )
 
-    pairs = ((a, b) for a in range(len(blocks)) for b in range(a, len(blocks)))
-    sizes = np.array([part.stop - part.start for part in blocks])
-    run_pairs(search, pairs, sizes, lambda share: None)
+    run_pairs(search, len(blocks))
     return [rows for _, rows in found]

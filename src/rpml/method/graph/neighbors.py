@@ -11,15 +11,14 @@ from numpy.typing import NDArray
 
 from rpml.method.graph import approximate as ann
 from rpml.method.graph.exact import (
-    Heaps,
     Progress,
     SearchCorpus,
-    block_size,
     measure,
     prepare,
-    search_pairs,
+    search_all,
     search_rows,
 )
+from rpml.method.graph.heaps import Heaps
 from rpml.runtime.context import LoopState
 from rpml.runtime.memory import WORKING_MEMORY
 from rpml.runtime.rows import Array, slices
@@ -53,10 +52,9 @@ class Neighbors:
         return int(self.indices.shape[1])
 
     @staticmethod
-    def schema(n: int, n_rows: int | None = None) -> Schema:
-        """Return the schema of indices and distances of n of `n_rows` rows (by default n)."""
-        most = (n if n_rows is None else n_rows) - 1
-        indices = ArraySpec("i", (n, "neighbors"), 0, most)
+    def schema(n: int) -> Schema:
+        """Return the schema of indices and distances of n rows."""
+        indices = ArraySpec("i", (n, "neighbors"), 0, n - 1)
         return Schema({"indices": indices, "distances": ArraySpec("f", (n, "neighbors"), 0)})
 
     def first(self, k: int) -> Neighbors:
@@ -104,11 +102,10 @@ def nearest_neighbors(
     rows = measure(X, metric, memory_limit)
     if method == "auto":
         method = "ann" if rows.count > EXACT_ROWS else "exact"
-    if method == "exact":
-        return _exact(rows, k, memory_limit, report, state)
-    sample = ann.ground_truth_sample(rows, k, memory_limit)
-    cells = ann.find_cells(rows, sample.half(0), memory_limit)
-    if cells is None:
+    found = None
+    if method == "ann":
+        found = ann.search_cells(rows, k, memory_limit, report, state)
+    if method == "ann" and found is None:
         warnings.warn(
             f"These {counted(rows.count, 'row')} have no cells that an approximate search could "
             "use, so they are searched exactly: the time grows with the square of the rows. "
@@ -116,11 +113,11 @@ def nearest_neighbors(
             UserWarning,
             stacklevel=2,
         )
-        return _exact(rows, k, memory_limit, report, state)
-    heaps = ann.search_cells(rows, cells, k, memory_limit, report, state)
-    recall = sample.half(1).recall(heaps[1])
-    logger.info("%d rows, %d neighbors by %s: recall %.3f", rows.count, k, method, recall)
-    return _finish(rows, heaps, memory_limit, recall, method)
+    if found is None:
+        heaps = search_all(rows, k, memory_limit, report, state)
+        return _finish(rows, heaps, memory_limit, 1.0, "exact")
+    heaps, recall = found
+    return _finish(rows, heaps, memory_limit, recall, "ann")
 
 
 def _check(X: Array, n_neighbors: int, metric: str, method: str) -> int:
@@ -143,17 +140,6 @@ def _check(X: Array, n_neighbors: int, metric: str, method: str) -> int:
             stacklevel=3,
         )
     return int(min(n_neighbors, n - 1))
-
-
-def _exact(
-    rows: SearchCorpus, k: int, memory_limit: int, progress: Progress, state: LoopState | None
-) -> Neighbors:
-    n, d = rows.X.shape
-    ids = np.arange(n, dtype=np.int32)
-    blocks = [ids[part] for part in slices(n, block_size(n, d, memory_limit))]
-    pairs = ((a, b) for a in range(len(blocks)) for b in range(a, len(blocks)))
-    heaps = search_pairs(rows.prepared(memory_limit), blocks, pairs, k, progress, state)
-    return _finish(rows, heaps, memory_limit, 1.0, "exact")
 
 
 def _finish(

@@ -9,13 +9,13 @@ If the rows are available, all of them are candidates. A model alone only has th
 exemplars: these come first, followed by the rows with the least probable triplets.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.clustering.exemplars import Exemplars
+from rpml.method.graph.heaps import nearest_rows
 from rpml.runtime.blas import single_blas_thread, times
 from rpml.runtime.rows import Array, Labels
 
@@ -65,7 +65,7 @@ def spread_out(Z: Array, weight: Array, covered: Mask, n: int) -> NDArray[np.int
     """Return up to n uncovered rows: dense ones, far from covered rows and from each other."""
     similarity = np.full(len(Z), -1.0)
     if covered.any():
-        similarity = _by_block(Z, Z[covered], lambda block: block.max(axis=1))
+        similarity = nearest_rows(Z, Z[covered])[0][:, 0]
     free = ~covered
     chosen = np.empty(min(n, int(free.sum())), np.intp)
     for i in range(len(chosen)):
@@ -77,15 +77,10 @@ def spread_out(Z: Array, weight: Array, covered: Mask, n: int) -> NDArray[np.int
 
 def density(Z: Array, middles: Array, sizes: NDArray[np.integer]) -> Array:
     """Return how many rows surround each row of Z, near ones counting most."""
-    counts = sizes.astype(middles.dtype)
-    return _by_block(Z, middles, lambda block: (np.maximum(block, 0) ** 4 @ counts) ** 0.25)
-
-
-def _by_block(A: Array, B: Array, reduce: Callable[[Array], Array]) -> Array:
-    """Apply `reduce` to each row of A B', in blocks of rows."""
-    columns = np.ascontiguousarray(B.T)
-    blocks = np.array_split(A, 1 + len(A) // BLOCK_ROWS)
-    return np.concatenate([reduce(times(block, columns)) for block in blocks])
+    columns, counts = np.ascontiguousarray(middles.T), sizes.astype(middles.dtype)
+    blocks = np.array_split(Z, 1 + len(Z) // BLOCK_ROWS)
+    near = (np.maximum(times(block, columns), 0) ** 4 for block in blocks)
+    return np.concatenate([(similar @ counts) ** 0.25 for similar in near])
 
 
 def row_doubt(n: int, triplets: NDArray[np.integer], probabilities: Array) -> Array:

@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.method.graph.heaps import nearest_rows
 from rpml.method.whitening import constants as const
 from rpml.method.whitening.groups import drop_singles, within_scatter
 from rpml.method.whitening.neighborhoods import (
@@ -25,7 +26,7 @@ from rpml.method.whitening.neighborhoods import (
     similarities,
 )
 from rpml.method.whitening.scatter_choice import ScatterChoice, gain_text
-from rpml.runtime.blas import single_blas_thread, times, transposed_times
+from rpml.runtime.blas import single_blas_thread, transposed_times
 from rpml.runtime.intervals import mean_interval
 from rpml.runtime.rows import Array, Labels, unit_rows
 
@@ -227,8 +228,7 @@ def nearest_class(rows: Array, labels: Labels) -> Labels:
     np.add.at(means, member, rows[labels >= 0])
     out = labels.copy()
     unknown = np.flatnonzero(labels < 0)
-    similarity = times(rows[unknown], np.ascontiguousarray(unit_rows(means).T))
-    out[unknown] = classes[similarity.argmax(axis=1)]
+    out[unknown] = classes[nearest_rows(rows[unknown], unit_rows(means))[1][:, 0]]
     return out
 
 

@@ -11,8 +11,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.method.graph.heaps import nearest_rows
 from rpml.method.similarity import SimilarityScale
-from rpml.pages.layout import nearest_among
 from rpml.runtime.compiled import VECTORIZED, compiled
 from rpml.runtime.rows import Array, row_blocks, top_k, unit_rows
 from rpml.runtime.threads import run_chunks
@@ -95,7 +95,7 @@ class ExactIndex:
     def nearest_rows(self, queries: NDArray[np.intp], k: int) -> NDArray[np.intp]:
         """Return the nearest other rows of many rows, nearest first, as (q, k)."""
         k = min(k, len(self) - 1)
-        return nearest_among(self.rows[queries], self.rows, k, queries)[1].astype(np.intp)
+        return nearest_rows(self.rows[queries], self.rows, k, own=queries)[1]
 
 
 @compiled(VECTORIZED)

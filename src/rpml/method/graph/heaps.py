@@ -1,0 +1,219 @@
+"""The best k rows of many rows at a time: heaps of scores, filled block by block.
+
+`nearest_rows` is the search for the nearest of some rows to others; `rpml.method.graph.neighbors`
+finds the neighbors of all rows among themselves.
+"""
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from rpml.runtime.blas import times
+from rpml.runtime.compiled import compiled
+from rpml.runtime.context import LoopState
+from rpml.runtime.rows import Array, slices
+from rpml.runtime.threads import run_chunks
+
+Heaps = tuple[Array, NDArray[np.int32]]  # (scores, rows); best first once sorted
+EMPTY_SLOT = int(np.iinfo(np.int32).max)  # an empty position in a heap
+_BLOCK = 1024  # rows per block of scores
+# Scores that are compared at a time: a count of those above a bar is vectorized, unlike a maximum.
+# Unsigned, like the column counters: a signed index may count from the end, and checking for that
+# would prevent vectorization.
+_LANES = np.uint64(32)
+
+
+def nearest_rows(
+    queries: Array,
+    rows: Array,
+    k: int = 1,
+    *,
+    own: NDArray[np.integer] | None = None,
+    half: Array | None = None,
+) -> tuple[Array, NDArray[np.intp]]:
+    """Return scores and numbers, both (n_queries, k), of the rows with the largest inner products.
+
+    Best first, equal scores by number. `own` is one row per query to skip, such as the query
+    itself. `half` is subtracted from the products: with half of the squared norms of the rows, the
+    best are the nearest by Euclidean distance.
+    """
+    half = np.zeros(len(rows), queries.dtype) if half is None else half
+    heaps = empty_heaps(len(queries), min(k, len(rows) - (own is not None)), queries.dtype)
+    names = np.arange(len(rows), dtype=np.int32)
+    skipped = np.full(len(queries), -1, np.int32) if own is None else names[own]
+    for a in slices(len(queries), _BLOCK):
+        part = heaps[0][a], heaps[1][a]
+        if k == 1 and own is None and len(rows) <= 4 * _BLOCK:  # a heap would be slower
+            scores = times(queries[a], rows.T) - half
+            part[1][:, 0] = scores.argmax(axis=1)
+            part[0][:] = np.take_along_axis(scores, part[1], axis=1)
+            continue
+        for b in slices(len(rows), _BLOCK):
+            push_scores(times(queries[a], rows[b].T), half[b], skipped[a], names[b], part)
+    sort_heaps(heaps)
+    return heaps[0], heaps[1].astype(np.intp)
+
+
+def empty_heaps(n: int, k: int, dtype: DTypeLike = np.float32) -> Heaps:
+    """Return n heaps of k empty slots."""
+    return np.full((n, k), -np.inf, dtype=dtype), np.full((n, k), EMPTY_SLOT, dtype=np.int32)
+
+
+def push_scores(
+    scores: Array, half: Array, rows: NDArray[np.int32], cols: NDArray[np.int32], heaps: Heaps
+) -> None:
+    """Push every score to the heap of its row; the rows are split between threads."""
+    vals, idx = heaps
+    run_chunks(
+        lambda _, a, b: push_rows(scores[a:b], half, rows[a:b], cols, vals[a:b], idx[a:b]),
+        scores.shape[0],
+        64,
+    )
+
+
+def sort_heaps(heaps: Heaps) -> None:
+    """Sort heaps into lists, best first."""
+    vals, idx = heaps
+    run_chunks(lambda _, a, b: _sort(vals[a:b], idx[a:b]), len(vals), 256)
+
+
+def resume_heaps(heaps: Heaps, state: LoopState | None) -> int:
+    """Fill the heaps with those of a killed search; return how many rounds it had finished."""
+    scores, rows = heaps
+    done = state.resume({"scores": scores, "rows": rows}) if state else 0
+    if done and ((rows < 0) | ((rows >= len(rows)) & (rows != EMPTY_SLOT))).any():
+        done = 0  # not what a search of these rows has stored
+        scores[:], rows[:] = empty_heaps(*rows.shape)
+    return done
+
+
+def store_heaps(heaps: Heaps, state: LoopState | None, rounds: int) -> None:
+    """Store the heaps after so many rounds, from where a killed search continues."""
+    if state:
+        state.finished(rounds, {"scores": heaps[0], "rows": heaps[1]})
+
+
+@compiled()
+def _push(vals, idx, value, index):  # type: ignore[no-untyped-def]
+    """Replace the worst entry of a heap by (value, index).
+
+    The root is the worst entry: the smallest value and, among equal values, the largest index.
+    """
+    k = vals.shape[0]
+    at = 0
+    while True:
+        child = 2 * at + 1
+        if child >= k:
+            break
+        right = child + 1
+        if right < k and (
+            vals[right] < vals[child] or (vals[right] == vals[child] and idx[right] > idx[child])
+        ):
+            child = right
+        if vals[child] > value or (vals[child] == value and idx[child] < index):
+            break
+        vals[at] = vals[child]
+        idx[at] = idx[child]
+        at = child
+    vals[at] = value
+    idx[at] = index
+
+
+@compiled()
+def push_rows(scores, half, rows, cols, vals, idx):  # type: ignore[no-untyped-def]
+    """Push scores[r, c] - half[c] to the heap vals[r], idx[r] of its row.
+
+    `rows` and `cols` are the indices of the block's rows and columns in the data, `half` the half
+    squared norms of the columns. A row is never pushed to its own heap.
+    """
+    width = np.uint64(scores.shape[1])
+    for r in range(len(scores)):
+        me = rows[r]
+        bar = vals[r, 0]
+        line = scores[r]
+        c0 = np.uint64(0)
+        while c0 < width:
+            c1 = min(c0 + _LANES, width)
+            above = np.int32(0)
+            for c in range(c0, c1):
+                above += np.int32(line[c] - half[c] >= bar)
+            if above:
+                for c in range(c0, c1):
+                    value = line[c] - half[c]
+                    better = value > bar or (value == bar and cols[c] < idx[r, 0])
+                    if better and cols[c] != me:
+                        _push(vals[r], idx[r], value, cols[c])
+                        bar = vals[r, 0]
+            c0 = c1
+
+
+@compiled()
+def push_columns(scores, half, rows, vals, idx):  # type: ignore[no-untyped-def]
+    """Push scores[r, c] - half[r] to the heap vals[c], idx[c] of its column.
+
+    Since distances are symmetric, one product serves the rows and the columns of a block.
+    """
+    bars = vals[:, 0].copy()
+    width = np.uint64(scores.shape[1])
+    for r in range(scores.shape[0]):
+        shift = half[r]
+        line = scores[r]
+        c0 = np.uint64(0)
+        while c0 < width:
+            c1 = min(c0 + _LANES, width)
+            above = np.int32(0)
+            for c in range(c0, c1):
+                above += np.int32(line[c] - shift >= bars[c])
+            if above:
+                for c in range(c0, c1):
+                    value = line[c] - shift
+                    if value > bars[c] or (value == bars[c] and rows[r] < idx[c, 0]):
+                        _push(vals[c], idx[c], value, rows[r])
+                        bars[c] = vals[c, 0]
+            c0 = c1
+
+
+@compiled()
+def push_sums(first, second, left, right, both):  # type: ignore[no-untyped-def]
+    """Push the scaled scores first + second to the heaps of their rows and, if `both`, columns.
+
+    `left` and `right` hold, of the rows and of the columns: scales, indices and heaps. A score is
+    multiplied by the scale of the other side; the own scale would not change the order in a heap.
+    """
+    row_scale, rows, vals, idx = left
+    column_scale, columns, column_vals, column_idx = right
+    bars = column_vals[:, 0].copy()
+    if not both:
+        bars[:] = np.inf
+    width = np.uint64(first.shape[1])
+    for r in range(len(first)):
+        scale, bar = row_scale[r], vals[r, 0]
+        one, two = first[r], second[r]
+        c0 = np.uint64(0)
+        while c0 < width:
+            c1 = min(c0 + _LANES, width)
+            above = np.int32(0)
+            for c in range(c0, c1):
+                score = one[c] + two[c]
+                above += np.int32((score * column_scale[c] > bar) | (score * scale > bars[c]))
+            if above:
+                for c in range(c0, c1):
+                    score = one[c] + two[c]
+                    mine, theirs = score * column_scale[c], score * scale
+                    if mine > bar and columns[c] != rows[r]:
+                        _push(vals[r], idx[r], mine, columns[c])
+                        bar = vals[r, 0]
+                    if theirs > bars[c]:
+                        _push(column_vals[c], column_idx[c], theirs, rows[r])
+                        bars[c] = column_vals[c, 0]
+            c0 = c1
+
+
+@compiled()
+def _sort(vals, idx):  # type: ignore[no-untyped-def]
+    """Sort each heap into a list, best first (equal values by ascending index)."""
+    for r in range(len(vals)):
+        for size in range(vals.shape[1] - 1, 0, -1):
+            value, index = vals[r, 0], idx[r, 0]
+            _push(vals[r, :size], idx[r, :size], vals[r, size], idx[r, size])
+            vals[r, size] = value
+            idx[r, size] = index
