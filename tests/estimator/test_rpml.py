@@ -20,7 +20,6 @@ from sklearn.utils.estimator_checks import check_transformer_n_iter, parametrize
 
 from rpml import RPML
 from rpml.evaluation.metrics import recall_at_k
-from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.errors import WeightCollapseWarning
 from tests.problems import ALL_WEIGHTS, blobs
 
@@ -294,7 +293,7 @@ def test_sizes_that_do_not_fit_are_refused():
         ({}, np.eye(20, 4), r"shape \(20, 3\)"),
         ({}, np.eye(19, 3), r"shape \(20, 3\)"),
         ({}, np.eye(21, 3), r"shape \(20, 3\)"),
-        ({"whiten": 0.5, "n_axes": 9}, np.eye(20, 3), r"shape \(9, 3\)"),
+        ({"whiten": 0.5}, np.eye(21, 3), r"shape \(20, 3\)"),
         ({"whiten": None}, np.eye(19, 3), r"shape \(20, 3\)"),
         ({"n_components": None}, np.eye(20, 19), r"shape \(20, 20\)"),
         ({}, np.ones((20, 3)), "linearly independent"),
@@ -361,29 +360,6 @@ def test_save_and_load(tmp_path, fitted, digits):
     np.testing.assert_array_equal(loaded.triplets_, fitted.triplets_)
     assert loaded.history_ == fitted.history_
     assert loaded.whitening_ == fitted.whitening_
-
-
-def test_given_neighbors_replace_the_search():
-    X = np.random.default_rng(0).normal(size=(200, 10))
-    X[:100] += 3
-    plain = RPML(3, training="always", random_state=0)
-    found = nearest_neighbors(plain.fit(X).preprocessing_.apply(X), 50)
-    stages = []
-    model = clone(plain).set_params(callback=lambda p: stages.append(p.stage))
-    model.fit(X, neighbors=(found.indices, found.distances))
-    assert "neighbors" not in stages
-    np.testing.assert_array_equal(model.labels_, plain.labels_)
-    np.testing.assert_array_equal(model.components_, plain.components_)
-
-
-def test_given_neighbors_are_checked():
-    X = np.random.default_rng(0).normal(size=(30, 4))
-    found = nearest_neighbors(X[:20], 5)
-    pair = (found.indices, found.distances)
-    with pytest.raises(ValueError, match="neighbors are of 20 rows, X has 30"):
-        RPML(2).fit(X, neighbors=pair)
-    with pytest.raises(ValueError, match="cannot be given with groups"):
-        RPML(2).fit(X[:20], neighbors=pair, groups=np.arange(20) // 2)
 
 
 def test_smaller_sizes_have_the_first_names():

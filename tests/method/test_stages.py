@@ -8,7 +8,6 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from rpml import RPML, AuthorityAscentShift
@@ -167,33 +166,6 @@ def test_the_whitening_tells_how_far_it_is():
     assert len({total for _, total in steps}) == 1
     assert [done for done, _ in steps] == list(range(1, len(steps) + 1))
     assert steps[-1][1] - 8 <= steps[-1][0] < steps[-1][1]  # the last round may not be needed
-
-
-@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
-def test_given_neighbors_are_used_whatever_the_metric(metric):
-    X, _ = blobs()
-    aas = AuthorityAscentShift(12, metric=metric)
-    settings = {"clustering": aas, "training": "always", "random_state": 0}
-    plain = RPML(4, **settings).fit(X)
-    Z = plain.preprocessing_.apply(X)
-    near = nearest_neighbors(Z, 12, metric="cosine")
-    same = RPML(4, **settings).fit(X, neighbors=(near.indices, near.distances))
-    np.testing.assert_array_equal(same.labels_, plain.labels_)
-    ring = (np.arange(len(X))[:, None] + np.array([1, 2, 3])) % len(X)
-    other = RPML(4, **settings).fit(X, neighbors=(ring, np.full(ring.shape, 0.1, np.float32)))
-    assert (other.labels_ != plain.labels_).any()
-
-
-def test_given_neighbors_that_cannot_be_used_are_refused_or_named():
-    X, _ = blobs()
-    near = nearest_neighbors(X, 12, metric="cosine")
-    pair = (near.indices, near.distances)
-    aas = AuthorityAscentShift(12)
-    with pytest.raises(ValueError, match=r"neighbors hold cosine distances.*metric='euclidean'"):
-        RPML(4, clustering=aas, normalize_input=False, whiten=None).fit(X, neighbors=pair)
-    kmeans = KMeans(8, n_init=1, random_state=0)
-    with pytest.warns(UserWarning, match="neighbors are not used"):
-        RPML(4, clustering=kmeans, training="always").fit(X, neighbors=pair)
 
 
 SETTINGS = [

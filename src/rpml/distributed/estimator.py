@@ -14,9 +14,14 @@ from rpml.distributed.cluster import Cluster
 from rpml.distributed.gather import SampledRows, gather_rows, take_rows
 from rpml.distributed.source import PartitionedRows, open_rows
 from rpml.estimator import RPML, Embedding
-from rpml.estimator.fit_inputs import as_classes, as_groups, as_pairs, check_clustering
+from rpml.estimator.fit_inputs import (
+    as_classes,
+    as_groups,
+    as_pairs,
+    check_clustering,
+    check_size,
+)
 from rpml.estimator.fitted import calibrate, set_fitted, warn_of_training
-from rpml.estimator.parameters import check_size
 from rpml.method.knowledge.constraints import gather
 from rpml.method.pipeline import learn_in_memory
 from rpml.method.settings import FitInputs, FitSettings
@@ -118,7 +123,7 @@ class DaskRPML(LazyEmbedding, RPML):
             raise ValueError(f"X has {n} row: at least 2 are needed.")
         check_size(self.n_components, rows.n_features)
         check_clustering(self.clustering, n)
-        if self.subsample is None or n <= self.subsample or inputs.get("neighbors") is not None:
+        if self.subsample is None or n <= self.subsample:
             report = Context(report=self.callback or (lambda progress: None))
             values = take_rows(cluster, rows, np.arange(n), report)
             super().fit(values, y, store=store, **inputs)
@@ -135,7 +140,6 @@ class DaskRPML(LazyEmbedding, RPML):
         *,
         groups: ArrayLike | None = None,
         pairs: ArrayLike | None = None,
-        neighbors: None = None,
         **constraints: Any,
     ) -> FitInputs:
         """Validate what is known of n rows."""

@@ -1,28 +1,74 @@
-"""Validation of the inputs of a fit besides its rows, before anything is computed."""
+"""Validation of the parameters and of the inputs of a fit besides its rows."""
 
 import re
 import warnings
 from collections.abc import Mapping
+from numbers import Integral, Real
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from rpml.io.features import Features
 from rpml.io.features.labels import read_links
 from rpml.method.clustering.aas import AuthorityAscentShift
-from rpml.method.clustering.pseudo_labels import is_array
-from rpml.method.graph.affinity import user_neighbors
-from rpml.method.graph.neighbors import Neighbors
+from rpml.method.clustering.pseudo_labels import CLUSTERINGS, is_array
 from rpml.method.knowledge.constraints import gather, row_indices
 from rpml.method.knowledge.labels import as_labels
+from rpml.method.objective.weights import WEIGHTS
+from rpml.method.triplets.sampling import SAMPLERS
 from rpml.method.whitening.groups import drop_singles, no_groups
 from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Labels
 from rpml.runtime.wording import counted
 
+CONSTRAINTS: dict[str, list[object]] = {
+    "n_components": [Interval(Integral, 1, None, closed="left"), None],
+    "weight": [StrOptions(set(WEIGHTS))],
+    "solver": [StrOptions({"cg", "stochastic", "gd"})],
+    "training": [StrOptions({"auto", "always"})],
+    "alpha": [Interval(Real, 0, 90, closed="neither")],
+    "clustering": [StrOptions(set(CLUSTERINGS)), HasMethods("fit_predict"), "array-like"],
+    "n_neighbors": [Interval(Integral, 1, 2**31, closed="both")],
+    "triplets_per_anchor": [Interval(Integral, 1, 10**4, closed="both")],
+    "max_triplets": [Interval(Integral, 1, 2**31, closed="both")],
+    "sampler": [StrOptions(set(SAMPLERS))],
+    "init": [StrOptions({"pca", "random"}), "array-like"],
+    "normalize_input": ["boolean"],
+    "whiten": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="both"), None],
+    "weight_ridge": [Interval(Real, 0, None, closed="left"), None],
+    "max_iter": [Interval(Integral, 0, 10**6, closed="both")],
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "learning_rate": [Interval(Real, 0, None, closed="neither")],
+    "batch_size": [Interval(Integral, 3, 2**31, closed="both")],
+    "n_epochs": [Interval(Integral, 1, 10**4, closed="both")],
+    "batch_steps": [Interval(Integral, 1, 10**4, closed="both")],
+    "average": ["boolean"],
+    "mining": [StrOptions({"all", "semi-hard", "hard"})],
+    "normalize": ["boolean"],
+    "use_labels": ["boolean"],
+    "subsample": [Interval(Integral, 3, None, closed="left"), None],
+    "memory_limit": [Interval(Integral, 1, None, closed="left"), None],
+    "n_jobs": [
+        Interval(Integral, None, -1, closed="right"),
+        Interval(Integral, 1, None, closed="left"),
+        None,
+    ],
+    "verbose": [Interval(Integral, 0, None, closed="left"), "boolean"],
+    "callback": [callable, None],
+    "random_state": ["random_state"],
+}
 ROWS_PER_LINE = {"must_link": 2, "cannot_link": 2, "comparisons": 3}
+
+
+def check_size(n_components: int | None, d: int) -> None:
+    """Raise ValueError for more components than features."""
+    if n_components is not None and n_components > d:
+        raise ValueError(
+            f"n_components={n_components} must not exceed the {counted(d, 'feature')} of X."
+        )
 
 
 def read_constraints(
@@ -122,20 +168,6 @@ def read_pairs(path: str | Path, data: Features) -> NDArray[np.intp] | None:
         return as_pairs(links[:, :2], len(data.values))
     except ValueError as error:
         raise InputError(_by_line(str(error), {"pairs": (path, lines)})) from None
-
-
-def as_neighbors(
-    neighbors: tuple[ArrayLike, ArrayLike] | None, n: int, groups: ArrayLike | None
-) -> Neighbors | None:
-    """Validate neighbors of n rows that the user has searched; not with groups."""
-    if neighbors is None:
-        return None
-    if groups is not None:
-        raise ValueError("neighbors cannot be given with groups, which are clustered as one.")
-    checked = user_neighbors(*neighbors, metric="cosine")
-    if len(checked.indices) != n:
-        raise ValueError(f"neighbors are of {counted(len(checked.indices), 'row')}, X has {n}.")
-    return checked
 
 
 def check_clustering(clustering: object, n: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields, replace
 from numbers import Integral
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,15 +15,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator.embedding import Embedding
 from rpml.estimator.fit_inputs import (
+    CONSTRAINTS,
     as_classes,
     as_groups,
-    as_neighbors,
     as_pairs,
     check_clustering,
+    check_size,
 )
 from rpml.estimator.fitted import calibrate, set_fitted, warn_of_training
 from rpml.estimator.knowledge import as_nuisance, as_queries
-from rpml.estimator.parameters import CONSTRAINTS, Unsupported, check_size, refuse
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.knowledge.constraints import gather
 from rpml.method.pipeline import learn_in_memory
@@ -83,9 +83,6 @@ class RPML(
         supports it; without evidence it is PCA. A number in [0, 1] divides each principal axis by
         that power of its standard deviation: 0 is PCA, 1 is whitening; it is no evidence for
         training. None leaves the rows unchanged and always trains, as the paper does.
-    n_axes : int, default=None
-        Principal axes retained with a numeric `whiten`. None means 256, or twice n_components if
-        that is more.
     weight_ridge : float or None, default=0.01
         Ridge on the parameters of the weight function. Weights are divided by their mean, so they
         cannot collapse. None is the printed objective.
@@ -106,7 +103,7 @@ class RPML(
     subsample : int or None, default=20000
         If there are more rows, neighbors, clusters and triplets come from a random sample of them;
         mean, principal axes and whitening come from all rows. Groups are sampled whole; rows with
-        labels or constraints are all used. None, or given neighbors: all rows.
+        labels or constraints are all used. None: all rows.
     memory_limit : int, default=None
         Bytes the process may use. The fit works in smaller blocks, or raises an error.
     n_jobs : int, default=None
@@ -183,7 +180,6 @@ class RPML(
         init: object = "pca",
         normalize_input: bool = True,
         whiten: float | str | None = "auto",
-        n_axes: int | None = None,
         weight_ridge: float | None = 0.01,
         max_iter: int = 100,
         tol: float = 1e-5,
@@ -215,7 +211,6 @@ class RPML(
         self.init = init
         self.normalize_input = normalize_input
         self.whiten = whiten
-        self.n_axes = n_axes
         self.weight_ridge = weight_ridge
         self.max_iter = max_iter
         self.tol = tol
@@ -264,13 +259,11 @@ class RPML(
         pairs: ArrayLike | None = None,
         nuisance: ArrayLike | None = None,
         queries: ArrayLike | None = None,
-        neighbors: tuple[ArrayLike, ArrayLike] | None = None,
         must_link: ArrayLike | None = None,
         cannot_link: ArrayLike | None = None,
         comparisons: ArrayLike | None = None,
         conflicts: str = "raise",
         store: Store | None = None,
-        **unsupported: Unpack[Unsupported],
     ) -> Self:
         """Learn the embedding from the rows of X.
 
@@ -295,9 +288,6 @@ class RPML(
             evidence supports it; `whitening_.nuisance` has the reason.
         queries : array-like of shape (n_queries, n_features), default=None
             Unlabeled queries, for which X are the documents. Judged as a nuisance is.
-        neighbors : pair of arrays of shape (n_samples, k), default=None
-            Indices and distances sqrt(2 - 2 cos) of the nearest other rows, nearest first, as
-            `rpml.method.graph.neighbors.nearest_neighbors` finds them, to be used in several fits.
         must_link, cannot_link : array-like of shape (n_pairs, 2), default=None
             Indices of rows that are, or are not, of the same class; a third column holds weights.
             Used whether or not use_labels is set.
@@ -309,15 +299,12 @@ class RPML(
             lower weight.
         store : Checkpoint, default=None
             Where finished stages are saved, and found by a repeated fit.
-        **unsupported
-            Refused: there is no `sample_weight`. Leave rows out or repeat them instead.
 
         Returns
         -------
         RPML
             The fitted estimator.
         """
-        refuse(unsupported)
         self._validate_params()
         mapped, X = isinstance(X, np.memmap), check_rows(self, X, reset=True)
         check_varied(X)
@@ -327,10 +314,14 @@ class RPML(
         context = self._context(store, blocks)
         n, classes = len(X), as_classes(y, len(X)) if self.use_labels else None
         supervision = gather(classes, n, must_link, cannot_link, comparisons, conflicts)
-        searched, paired = as_neighbors(neighbors, n, groups), as_pairs(pairs, n, self.whiten)
         rows, scale = to_common_scale(X, self.normalize_input or self.whiten is None)
-        known = as_nuisance(nuisance, n, self.whiten), as_queries(queries, X, scale, self.whiten)
-        inputs = FitInputs(as_groups(groups, n), supervision, searched, None, paired, *known)
+        inputs = FitInputs(
+            as_groups(groups, n),
+            supervision,
+            pairs=as_pairs(pairs, n, self.whiten),
+            nuisance=as_nuisance(nuisance, n, self.whiten),
+            queries=as_queries(queries, X, scale, self.whiten),
+        )
         with using_jobs(self.n_jobs):
             result = learn_in_memory(rows, inputs, self._settings(), context, self.subsample)
         dtype, result = float_dtype(X), result.of_rows_times(scale)

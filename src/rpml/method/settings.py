@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from rpml.method.clustering.exemplars import Exemplars
 from rpml.method.clustering.pseudo_labels import is_array
-from rpml.method.graph.neighbors import Neighbors
 from rpml.method.knowledge.constraints import Supervision
 from rpml.method.solver.conjugate_gradient import OptimizeResult
 from rpml.method.whitening.choice import Whitening
@@ -41,7 +40,6 @@ class FitSettings:
     init: object
     normalize_input: bool
     whiten: float | str | None
-    n_axes: int | None
     weight_ridge: float | None
     max_iter: int
     tol: float
@@ -75,8 +73,6 @@ class FitInputs:
     """(n,) rows with the same number >= 0 show the same instance."""
     supervision: Supervision | None = None
     """Classes and constraints."""
-    neighbors: Neighbors | None = None
-    """The cosine k-NN graph to cluster; searched if None."""
     whitening: Whitening | None = None
     """The whitening to use; chosen if None."""
     pairs: NDArray[np.intp] | None = None
@@ -108,7 +104,7 @@ class FitInputs:
 
     def sample(self, limit: int | None, rng: np.random.Generator) -> NDArray[np.intp] | None:
         """Draw about `limit` rows, including all that supervision mentions; None means all rows."""
-        if limit is None or len(self.groups) <= limit or self.neighbors is not None:
+        if limit is None or len(self.groups) <= limit:
             return None
         rows = sample_rows(self.groups, limit, rng)
         return rows if self.supervision is None else np.union1d(rows, self.supervision.mentioned())

@@ -1,7 +1,6 @@
 """The stages of a fit, in memory."""
 
 import logging
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -60,16 +59,7 @@ class Stages:
         """Find the k-NN graph of the rows, or of one mean per group; None if AAS is not used."""
         clusterer = as_clusterer(self.settings.clustering, self.settings.n_neighbors)
         if not uses_graph(clusterer):
-            if inputs.neighbors is not None and self.settings.sampler == "uniform":
-                warnings.warn(
-                    "neighbors are not used: neither the clustering nor the sampler needs them.",
-                    UserWarning,
-                    stacklevel=2,
-                )
             return None
-        clusterer.check_parameters()
-        if inputs.neighbors is not None:
-            return _as_metric(inputs.neighbors, clusterer.metric, Z)
         points = _instances(Z, inputs.groups)[0]
         return self._search("neighbors", points, clusterer)
 
@@ -123,7 +113,7 @@ class Stages:
         settings, rng = self.settings, self.context.rng("triplets")
         sources, sampler = [labels, *supervised_labels(inputs)], uniform
         if settings.sampler != "uniform":
-            near = self._row_neighbors(Z, graph, inputs)
+            near = self._row_neighbors(Z, graph)
             sampler = partial(SAMPLERS[settings.sampler], neighbors=near, X=Z)
         drawn = [
             sample_triplets(
@@ -146,9 +136,8 @@ class Stages:
             weight = PinnedWeights(weight, pinned)
         return TripletObjective(Z, triplets, weight, settings.alpha, settings.weight_ridge)
 
-    def _row_neighbors(self, Z: Array, graph: Neighbors | None, inputs: FitInputs) -> Neighbors:
+    def _row_neighbors(self, Z: Array, graph: Neighbors | None) -> Neighbors:
         """Return the cosine neighbors of the rows, for samplers of near negatives."""
-        graph = inputs.neighbors or graph
         if graph is not None and graph.metric == "cosine" and len(graph.indices) == len(Z):
             return graph
         return self._search("row-neighbors", Z, as_clusterer("aas", self.settings.n_neighbors))
@@ -229,16 +218,3 @@ def _instances(Z: Array, groups: Groups) -> tuple[Array, NDArray[np.intp]]:
     if len(first) == len(Z):
         return Z, np.arange(len(Z))
     return group_means(Z, instance_of_row), instance_of_row
-
-
-def _as_metric(neighbors: Neighbors, metric: str, Z: Array) -> Neighbors:
-    """Convert the user's cosine neighbors to the metric, which ranks unit rows equally."""
-    if metric == neighbors.metric:
-        return neighbors
-    norms = np.einsum("ij,ij->i", Z, Z)
-    if not np.allclose(norms, 1.0, atol=1e-4):
-        raise ValueError(
-            f"neighbors hold cosine distances, but the clustering uses metric={metric!r} on rows "
-            "that do not have unit norm: use metric='cosine' or leave neighbors out."
-        )
-    return replace(neighbors, metric=metric)
