@@ -21,13 +21,13 @@ from rpml.runtime.rows import unit_rows
 from rpml.runtime.threads import thread_count
 from rpml.vision.backbone import Backbone
 from rpml.vision.engine import Execution
-from rpml.vision.extract import Recipe, extract, tile_maker
+from rpml.vision.extract import Job, Recipe, extract
 from rpml.vision.files import find_images
 
 
 def plain_loop(files, backbone, recipe):
     """What one would write first."""
-    prepare = tile_maker(recipe, backbone)
+    prepare = Job([], backbone, recipe).tiles
     rows = []
     for file in files:
         tiles = [recipe.pooling(backbone(tile[None]))[0] for tile in prepare(file)]

@@ -23,9 +23,9 @@ COMMANDS = [
     ("compare x.npy -o out.json --methods pca", "out.json", "rpml.evaluation.comparison.compare"),
     ("report model.rpml x.npy -o out.html", "out.html", "rpml.pages.report.page.build_report"),
     ("figures x.npy -o out", "out/map.png", "rpml.pages.figures.draw.linked_maps"),
-    (f"features photos {IMAGES} -o out.npy", "out.npy", "rpml.vision.outputs.iter_parts"),
+    (f"features photos {IMAGES} -o out.npy", "out.npy", "rpml.vision.resumable.iter_parts"),
     (f"features photos {IMAGES} -o out.npy --folder-labels", "out.labels.csv",
-     "rpml.vision.outputs.iter_parts"),
+     "rpml.vision.resumable.iter_parts"),
     (f"benchmark folders --root photos {IMAGES} --methods raw,pca --dim 2 -o out", "out/results.md",
      "rpml.pages.benchmark.run_methods"),
 ]  # fmt: skip

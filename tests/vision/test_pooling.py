@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.errors import InputError
 from rpml.vision.pooling import Pooling, rmac_regions
 
@@ -126,17 +127,14 @@ def test_whole_map_adds_one_region() -> None:
 
 
 def test_region_whitening_is_applied_between_norm_and_sum() -> None:
-    class Swap:
-        def apply(self, X: np.ndarray) -> np.ndarray:
-            return np.asarray(X[:, ::-1] * [1, 2, 3])
-
+    swap = Preprocessing(True, np.zeros(3), np.eye(3)[:, ::-1] * [1, 2, 3], True)
     x = np.random.default_rng(3).random((2, 4, 7, 3))
     regions = Pooling().regions(x)
     mapped = regions[..., ::-1] * [1, 2, 3]
     mapped /= np.linalg.norm(mapped, axis=-1, keepdims=True)
     expected = mapped.sum(axis=1)
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-    assert np.allclose(Pooling(region_whitening=Swap())(x), expected)
+    assert np.allclose(Pooling(region_whitening=swap)(x), expected)
 
 
 def test_a_dead_map_gives_a_zero_vector_not_nan() -> None:

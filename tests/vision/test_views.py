@@ -14,7 +14,7 @@ PICTURE = noise_image(0, (60, 40))
 
 
 def pixels(views: Views, image: Image.Image = PICTURE, name: str = "a") -> list[np.ndarray]:
-    return [np.asarray(v) for v in views.of(image, name)]
+    return [np.asarray(v) for v in views.all(image, name)]
 
 
 def same(a: list[np.ndarray], b: list[np.ndarray]) -> bool:

@@ -33,7 +33,7 @@ from rpml.vision.views import Views
 _CHUNK = 64  # images between two writes of the manifest
 _BATCH = 8
 _MANIFEST, _ACTIVATIONS = "cache.json", "activations.npy"
-_SCHEMA = {"ids": [str], "images": COUNT, "failures": [{"id": str, "reason": str}]}
+_SCHEMA = {"ids": [str], "images": COUNT, "failures": [[str]]}
 _DIFFERENCES = {  # what the cache depends on, and how one with another value is called
     "trunk": "another network",
     "image_spec": "images of another size or with other views",
@@ -85,7 +85,7 @@ def build_cache(
     if manifest["images"] < len(files):
         _compute(files, network, image_spec, folder, manifest, context or Context())
     maps = _open_maps(folder, len(files))
-    failures = [Failure(**failure) for failure in manifest["failures"]]
+    failures = [(name, reason) for name, reason in manifest["failures"]]
     used, ids = _without(files, failures)
 
     def load(rows: Indices, views: Indices) -> torch.Tensor:
@@ -96,7 +96,7 @@ def build_cache(
 
 def _without(files: Sequence[ImageFile], failures: Sequence[Failure]) -> tuple[Indices, list[str]]:
     """Return the positions and ids of the files that could be read."""
-    failed = {failure.id for failure in failures}
+    failed = {name for name, _ in failures}
     used = np.array([i for i, file in enumerate(files) if file.id not in failed], np.intp)
     if not len(used):
         raise nothing_left(failures)
@@ -186,7 +186,7 @@ def _compute(
             file.flush()
             os.fsync(file.fileno())
         manifest["images"] += len(chunk)
-        manifest["failures"] += [asdict(failure) for failure in failures]
+        manifest["failures"] += failures
         _write_manifest(folder, manifest)
         context.report(Progress("trunk", manifest["images"], len(files)))
     torch.set_num_threads(workers)
@@ -231,7 +231,7 @@ def decoded_images(
         return ""
 
     reasons = zip(files, pool.map(reason, files), strict=True)
-    failures = [Failure(file.id, why) for file, why in reasons if why]
+    failures = [(file.id, why) for file, why in reasons if why]
     used, ids = _without(files, failures)
 
     def load(rows: Indices, views: Indices) -> torch.Tensor:

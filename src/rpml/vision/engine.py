@@ -19,6 +19,7 @@ from rpml.vision.files import ImageFile
 Tile = NDArray[np.uint8]
 IndexedTile = tuple[int, int, Tile]  # position of its file, its number within the file
 Features = NDArray[np.floating]
+Failure = tuple[str, str]  # the id of an image that was skipped, and why
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -40,14 +41,6 @@ class Execution:
         """(workers, threads per call of the network)."""
         workers = self.workers or thread_count()
         return workers, max(1, thread_count() // workers)
-
-
-@dataclass(frozen=True)
-class Failure:
-    """An image that was skipped, and why."""
-
-    id: str
-    reason: str
 
 
 def describe_images(
@@ -107,7 +100,7 @@ def describe_images(
         for index in sorted(described)
         if index not in failed
     }
-    return by_index, [Failure(files[i].id, failed[i]) for i in sorted(failed)]
+    return by_index, [(files[i].id, failed[i]) for i in sorted(failed)]
 
 
 def run_ahead(

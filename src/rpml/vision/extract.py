@@ -19,7 +19,7 @@ from rpml.vision.backbone import Backbone
 from rpml.vision.decode import MAX_PIXELS, as_array, fit_long_side, load_rgb
 from rpml.vision.engine import Execution, Failure, Features, Tile, describe_images
 from rpml.vision.files import ImageFile
-from rpml.vision.pooling import Pooling
+from rpml.vision.pooling import Pooling, whitening_digest
 from rpml.vision.views import Views
 
 SCALES = (512, 362, 256)
@@ -51,9 +51,7 @@ class Recipe:
             replace(self, pooling=replace(self.pooling, region_whitening=None))
         )
         whitening = self.pooling.region_whitening
-        plain["region_whitening"] = whitening and (
-            hashlib.sha256(whitening.mean.tobytes() + whitening.matrix.tobytes()).hexdigest()
-        )
+        plain["region_whitening"] = whitening and whitening_digest(whitening)
         return plain
 
 
@@ -83,12 +81,19 @@ class Job:
     ) -> tuple[dict[int, list[Features]], list[Failure]]:
         """Describe the tiles of files by `pool` of the network's maps; see `describe_images`."""
         return describe_images(
-            files,
-            tile_maker(self.recipe, self.backbone),
-            lambda tiles: pool(self.backbone(tiles)),
-            self.execution,
-            done,
+            files, self.tiles, lambda tiles: pool(self.backbone(tiles)), self.execution, done
         )
+
+    def tiles(self, file: ImageFile) -> list[Tile]:
+        """Return the views of an image, each at every scale."""
+        recipe, fixed = self.recipe, self.backbone.fixed_size
+        image = load_rgb(file.path, recipe.max_pixels, enough=2 * max(recipe.scales))
+        least = self.backbone.convention.min_side
+        return [
+            as_array(view, fixed or fit_long_side(view.size, scale, least))
+            for view in recipe.views.all(image, file.id)
+            for scale in (recipe.scales if fixed is None else (0,))
+        ]
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,7 @@ class Part:
     image: NDArray[np.int64]
     view: NDArray[np.int64]
     values: NDArray[np.float32]
-    failures: tuple[Failure, ...] = ()
+    failures: Sequence[Failure] = ()
 
 
 def files_digest(files: Sequence[ImageFile]) -> str:
@@ -132,7 +137,7 @@ def extract(
     """
     job = Job(files, backbone, recipe or Recipe(), execution or Execution())
     parts = list(iter_parts(job, Context()))
-    failures = tuple(failure for part in parts for failure in part.failures)
+    failures = [failure for part in parts for failure in part.failures]
     parts = [part for part in parts if len(part.values)]
     if not parts:
         raise nothing_left(failures)
@@ -145,10 +150,10 @@ def extract(
 
 def nothing_left(failures: Sequence[Failure]) -> InputError:
     """Return the error for the case that every image failed."""
-    first = failures[0]
+    name, reason = failures[0]
     return InputError(
         f"none of {counted(len(failures), 'image')} could be used, the first for this reason: "
-        f"{first.id}: {first.reason}"
+        f"{name}: {reason}"
     )
 
 
@@ -166,12 +171,11 @@ def iter_parts(job: Job, context: Context) -> Iterator[Part]:
         saved = context.load(name, _part_schema(place.start, size, job.recipe))
         if saved is None:
             part = _compute(job, place, count)
-            failures = [asdict(failure) for failure in part.failures]
             arrays: Arrays = {"image": part.image, "view": part.view, "values": part.values}
-            context.save(name, arrays, {"failures": failures})
+            context.save(name, arrays, {"failures": part.failures})
         else:
             arrays, metadata = saved
-            part = Part(**arrays, failures=tuple(Failure(**f) for f in metadata["failures"]))
+            part = Part(**arrays, failures=[(name, why) for name, why in metadata["failures"]])
             done += size
             if done == total:  # no later part reports the end
                 count(0)
@@ -195,7 +199,7 @@ def _compute(job: Job, place: slice, count: Callable[[int], None]) -> Part:
         np.repeat(np.fromiter(described, np.int64, len(described)) + place.start, views),
         np.tile(np.arange(views, dtype=np.int64), len(described)),
         values.astype(np.float32),
-        tuple(failures),
+        failures,
     )
 
 
@@ -205,19 +209,4 @@ def _part_schema(start: int, count: int, recipe: Recipe) -> Schema:
         "view": ArraySpec("i", ("rows",), 0, recipe.views.count),
         "values": ArraySpec("f", ("rows", "features")),
     }
-    return Schema(arrays, {"failures": [{"id": str, "reason": str}]})
-
-
-def tile_maker(recipe: Recipe, backbone: Backbone) -> Callable[[ImageFile], list[Tile]]:
-    """Return a function from a file to its tiles: its views, each at every scale."""
-    least, fixed = backbone.convention.min_side, backbone.fixed_size
-
-    def prepare(file: ImageFile) -> list[Tile]:
-        image = load_rgb(file.path, recipe.max_pixels, enough=2 * max(recipe.scales))
-        return [
-            as_array(view, fixed or fit_long_side(view.size, scale, least))
-            for view in recipe.views.of(image, file.id)
-            for scale in (recipe.scales if fixed is None else (0,))
-        ]
-
-    return prepare
+    return Schema(arrays, {"failures": [[str]]})

@@ -11,6 +11,7 @@ import numpy as np
 
 from rpml.io.features.numpy_files import NpzFile
 from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
+from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError
 from rpml.runtime.files import atomic_output
 from rpml.runtime.outputs import check_written_together
@@ -60,58 +61,59 @@ def _starts(length: int, side: int, count: int) -> tuple[int, ...]:
     return tuple(math.floor(half + i * step) - half for i in range(count))
 
 
-@dataclass(frozen=True)
-class DescriptorWhitening:
-    """x -> l2((l2(x) - mean) @ matrix)."""
+def learn_whitening(X: Array, dimension: int | None = None) -> Preprocessing:
+    """Fit x -> l2((l2(x) - mean) @ matrix) on the leading axes; None keeps all that vary."""
+    spectrum = principal_axes(X, unit_input=True, center=True)
+    available = len(spectrum.variances)
+    dimension = available if dimension is None else dimension
+    if not 1 <= dimension <= available:
+        raise InputError(
+            f"cannot whiten to {counted(dimension, 'dimension')}: the {len(X)} training "
+            f"vectors vary in {counted(available, 'direction')}"
+        )
+    fitted = whitening(spectrum, 1.0, dimension, unit_input=True, unit_output=True)
+    mean, matrix = (array.astype(np.float32) for array in (fitted.mean, fitted.matrix))
+    return Preprocessing(True, mean, matrix, True)
 
-    mean: Array
-    matrix: Array
 
-    @classmethod
-    def learn(cls, X: Array, dimension: int | None = None) -> DescriptorWhitening:
-        """Fit a whitening to `dimension` leading principal axes; None keeps all that vary."""
-        spectrum = principal_axes(X, unit_input=True, center=True)
-        available = len(spectrum.variances)
-        dimension = available if dimension is None else dimension
-        if not 1 <= dimension <= available:
-            raise InputError(
-                f"cannot whiten to {counted(dimension, 'dimension')}: the {len(X)} training "
-                f"vectors vary in {counted(available, 'direction')}"
-            )
-        fitted = whitening(spectrum, 1.0, dimension, unit_input=True, unit_output=True)
-        return cls(fitted.mean.astype(np.float32), fitted.matrix.astype(np.float32))
+def whiten(X: Array, learned: Preprocessing) -> Array:
+    """Return the whitened unit rows; InputError if they have another size."""
+    if X.shape[1] != len(learned.mean):
+        raise InputError(
+            f"the whitening is for vectors of {counted(len(learned.mean), 'dimension')}, "
+            f"these have {X.shape[1]}"
+        )
+    return learned.apply(X)
 
-    def apply(self, X: Array) -> Array:
-        """Return the whitened unit rows."""
-        if X.shape[1] != len(self.mean):
-            raise InputError(
-                f"the whitening is for vectors of {counted(len(self.mean), 'dimension')}, "
-                f"these have {X.shape[1]}"
-            )
-        return Preprocessing(True, self.mean, self.matrix, True).apply(X)
 
-    def save(self, path: str | Path, overwrite: bool = True) -> None:
-        """Write the two arrays to an .npz file."""
-        with atomic_output(path, overwrite) as draft:
-            self.write(draft)
+def whitening_digest(learned: Preprocessing) -> str:
+    """Return what tells a whitening from others."""
+    return data_digest(learned.mean, learned.matrix)
 
-    def write(self, path: Path) -> None:
-        """Write the two arrays to a file that is published elsewhere."""
-        with open(path, "wb") as file:
-            np.savez(file, mean=self.mean, matrix=self.matrix)
 
-    @classmethod
-    def load(cls, path: str | Path) -> DescriptorWhitening:
-        """Read what `save` wrote."""
-        path = Path(path)
-        if not path.is_file():
-            raise InputError(f"cannot read the whitening {path}: there is no such file")
-        check_written_together(path)
-        archive = NpzFile(path)
-        mean, matrix = archive.read("mean"), archive.read("matrix")
-        if matrix.ndim != 2 or mean.shape != matrix.shape[:1]:
-            raise InputError(f"{path} is not a whitening: its arrays do not fit together")
-        return cls(mean, matrix)
+def save_whitening(learned: Preprocessing, path: str | Path, overwrite: bool = True) -> None:
+    """Write the mean and the matrix to an .npz file."""
+    with atomic_output(path, overwrite) as draft:
+        write_whitening(learned, draft)
+
+
+def write_whitening(learned: Preprocessing, draft: Path) -> None:
+    """Write a file that is published elsewhere."""
+    with open(draft, "wb") as file:
+        np.savez(file, mean=learned.mean, matrix=learned.matrix)
+
+
+def load_whitening(path: str | Path) -> Preprocessing:
+    """Read what `save_whitening` wrote."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"cannot read the whitening {path}: there is no such file")
+    check_written_together(path)
+    archive = NpzFile(path)
+    mean, matrix = archive.read("mean"), archive.read("matrix")
+    if matrix.ndim != 2 or mean.shape != matrix.shape[:1]:
+        raise InputError(f"{path} is not a whitening: its arrays do not fit together")
+    return Preprocessing(True, mean, matrix, True)
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ class Pooling:
     """Add the whole map to the R-MAC regions, as the authors' code does."""
     power: float = 3.0
     """Exponent of the generalized mean."""
-    region_whitening: DescriptorWhitening | None = field(default=None, compare=False)
+    region_whitening: Preprocessing | None = field(default=None, compare=False)
     """Applied to each normalized R-MAC region before the sum."""
 
     def __post_init__(self) -> None:
@@ -140,8 +142,8 @@ class Pooling:
         if self.kind == "rmac":
             vectors = self.regions(maps)
             if self.region_whitening is not None:
-                flat = self.region_whitening.apply(vectors.reshape(-1, vectors.shape[-1]))
-                vectors = unit_rows(flat).reshape(*vectors.shape[:2], -1)
+                flat = whiten(vectors.reshape(-1, vectors.shape[-1]), self.region_whitening)
+                vectors = flat.reshape(*vectors.shape[:2], -1)
             return unit_rows(vectors.sum(axis=1))
         if self.kind == "mac":
             return unit_rows(maps.max(axis=(1, 2)))

@@ -88,7 +88,7 @@ class Views:
         if self.count and not self.augmentations:
             raise InputError("views without any augmentation would only repeat the image")
 
-    def of(self, image: Image.Image, name: str) -> list[Image.Image]:
+    def all(self, image: Image.Image, name: str) -> list[Image.Image]:
         """Return the image itself, then its views."""
         return [self.view(image, name, index) for index in range(self.count + 1)]
 

@@ -123,9 +123,9 @@ def describer(
     """Return a function from image to vector, checked on a sample image."""
     from rpml.pages.explorer.uploads import image_describer, sample_image
     from rpml.vision.backbone import Backbone
-    from rpml.vision.pooling import DescriptorWhitening
+    from rpml.vision.pooling import load_whitening
 
-    learned = DescriptorWhitening.load(whitening) if whitening else None
+    learned = load_whitening(whitening) if whitening else None
     describe = image_describer(Backbone(path, descriptor.sidecar), descriptor.recipe(), learned)
     size = len(describe(sample_image()))
     if size != model.n_features_in_:

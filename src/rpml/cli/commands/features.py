@@ -15,7 +15,7 @@ from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
-    from rpml.vision.outputs import Written
+    from rpml.vision.resumable import ResumableExtraction, Written
 
 EXAMPLES = """\b
 Examples:
@@ -76,18 +76,16 @@ def run(
     from rpml.vision.engine import Execution
     from rpml.vision.extract import Job
     from rpml.vision.files import find_images
-    from rpml.vision.outputs import PostProcess
-    from rpml.vision.pooling import DescriptorWhitening, Pooling
-    from rpml.vision.resumable import ResumableExtraction
+    from rpml.vision.pooling import Pooling, load_whitening
+    from rpml.vision.resumable import PostProcess, ResumableExtraction
     from rpml.vision.views import Views
 
     if whiten is not None and whitening is not None:
         raise InputError("--whiten learns a whitening and --whitening applies one: give one")
     if region_whitening is not None and descriptor.pool != "rmac":
         raise InputError("--region-whitening needs --pool rmac, the only one with regions")
-    post = PostProcess(
-        whiten, whiten_on, DescriptorWhitening.load(whitening) if whitening else None, folder_labels
-    )
+    applied = load_whitening(whitening) if whitening else None
+    post = PostProcess(whiten, whiten_on, applied, folder_labels)
     recipe = descriptor.recipe(
         pooling=Pooling(descriptor.pool, levels, whole_map, power),
         views=Views(views, tuple(filter(None, augmentations.split(","))), seed),
@@ -100,21 +98,25 @@ def run(
     files = find_images(images)
     network = Backbone(backbone, descriptor.sidecar, execution.threads()[1])
     job = Job(files, network, recipe, execution)
-    resumed, start = resume and extraction.started, time.monotonic()
+    resumed, start = resume and extraction.directory.exists(), time.monotonic()
     try:
         with console.reporter() as report:
             context = Context(report=report)
             written = extraction.extract(job, post, region_whitening, context)
     except KeyboardInterrupt:
         raise Interrupted("interrupted; repeat the command with --resume to continue") from None
-    finish(written, output, time.monotonic() - start, resumed, console)
+    finish(written, extraction, time.monotonic() - start, resumed, console)
 
 
-def finish(written: Written, output: str, seconds: float, resumed: bool, console: Console) -> None:
+def finish(
+    written: Written,
+    extraction: ResumableExtraction,
+    seconds: float,
+    resumed: bool,
+    console: Console,
+) -> None:
     """Print the result; exit with code 3 if images were skipped."""
-    from rpml.vision.outputs import OutputPaths
-
-    failures = str(OutputPaths(output).failures)
+    output, failures = extraction.path, str(extraction.table("failures.csv"))
     fields = {
         "output": output,
         "rows": written.rows,

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.io.features.numpy_files import read_npy_header
+from rpml.method.whitening.linear_map import Preprocessing
 from rpml.pages.thumbnails import Thumbnail, thumbnail
 from rpml.runtime.errors import InputError
 from rpml.runtime.files import scratch_folder
@@ -25,7 +26,6 @@ from rpml.runtime.wording import counted
 if TYPE_CHECKING:
     from rpml.vision.backbone import Backbone
     from rpml.vision.extract import Recipe
-    from rpml.vision.pooling import DescriptorWhitening
 
 
 MAX_VECTOR_BYTES = 2 * 2**20
@@ -107,13 +107,14 @@ def upload_picture(data: bytes) -> Thumbnail | None:
 
 
 def image_describer(
-    backbone: Backbone, recipe: Recipe, whitening: DescriptorWhitening | None = None
+    backbone: Backbone, recipe: Recipe, whitening: Preprocessing | None = None
 ) -> Describe:
     """Return a function from the bytes of an image to its vector, by the features' network."""
     from rpml.vision.decode import ImageError, load_rgb
     from rpml.vision.engine import Execution
     from rpml.vision.extract import extract
     from rpml.vision.files import ImageFile
+    from rpml.vision.pooling import whiten
 
     recipe = replace(recipe, max_pixels=min(recipe.max_pixels, MAX_IMAGE_PIXELS))
 
@@ -125,7 +126,7 @@ def image_describer(
                 raise InputError(f"the uploaded image cannot be used: {error}") from None
             image = ImageFile("the uploaded image", path)
             features = extract([image], backbone, recipe, Execution(workers=1, strict=True))
-        values = features.values if whitening is None else whitening.apply(features.values)
+        values = features.values if whitening is None else whiten(features.values, whitening)
         return np.asarray(values[0], np.float32)
 
     return describe
