@@ -23,9 +23,10 @@ from common import RESULTS, machine
 from numpy.typing import NDArray
 from results_sets import FeatureSet, commit, feature_sets, parser
 
-from rpml.evaluation.codes import BYTES, coded, configurations, nearest_rows
+from rpml.evaluation.codes import BYTES, coded, configurations
 from rpml.evaluation.registry import chosen_methods
 from rpml.method.codes import BITS, CODES
+from rpml.method.graph.heaps import nearest_rows
 from rpml.runtime.rows import unit_rows
 
 TARGET = RESULTS / "bytes.json"
@@ -41,11 +42,11 @@ class Rows:
         self.X, self.y = unit_rows(X), y
         order = np.random.default_rng(0).permutation(len(X))
         self.queries = np.sort(order[:MAX_QUERIES])
-        self.near = nearest_rows(self.X[self.queries], self.X, self.queries, 10)
+        self.near = nearest_rows(self.X[self.queries], self.X, 10, own=self.queries)[1]
 
     def score(self, Z: Vectors, decoded: Vectors) -> Row:
         """Recall@1 and the share of the raw neighbors, of float queries against decoded rows."""
-        found = nearest_rows(Z[self.queries], decoded, self.queries, 10)
+        found = nearest_rows(Z[self.queries], decoded, 10, own=self.queries)[1]
         kept = (found[:, :, None] == self.near[:, None]).any(axis=1).mean()
         right = np.mean(self.y[found[:, 0]] == self.y[self.queries])
         return {"recall": round(float(right), 5), "kept": round(float(kept), 5)}

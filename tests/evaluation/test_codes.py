@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from rpml.evaluation import codes
-from rpml.evaluation.codes import coded, compare_bytes, configurations, nearest_rows
+from rpml.evaluation.codes import coded, compare_bytes, configurations
 from rpml.evaluation.metrics import recall_at_k
+from rpml.method.graph.heaps import nearest_rows
 from rpml.runtime.rows import unit_rows
 from tests.problems import blobs
 
@@ -54,11 +55,11 @@ def test_float_rows_score_as_the_metric_does(result):
 def test_more_bits_keep_more_neighbors():
     rows = unit_rows(np.random.default_rng(0).normal(size=(300, 16)).astype(np.float32))
     own = np.arange(300)
-    near = nearest_rows(rows, rows, own, 10)
+    near = nearest_rows(rows, rows, 10, own=own)[1]
     kept = [
         np.mean([len(set(a) & set(b)) / 10 for a, b in zip(near, found, strict=True)])
         for found in (
-            nearest_rows(rows, coded(rows, output), own, 10)
+            nearest_rows(rows, coded(rows, output), 10, own=own)[1]
             for output in ("binary", "int2", "int4", "int8")
         )
     ]

@@ -7,7 +7,7 @@ import pytest
 
 from rpml import RPML
 from rpml.evaluation.metrics import pair_scores, recall_at_k
-from rpml.method.clustering.exemplars import MAX_EXEMPLARS, find_exemplars
+from rpml.method.clustering.pseudo_labels import MAX_EXEMPLARS, find_exemplars
 from rpml.method.update import MIN_OLD, align, sample_old
 from tests.problems import blobs
 

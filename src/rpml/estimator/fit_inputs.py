@@ -14,8 +14,7 @@ from rpml.io.features import Features
 from rpml.io.features.labels import read_links
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.pseudo_labels import CLUSTERINGS, is_array
-from rpml.method.knowledge.constraints import gather, row_indices
-from rpml.method.knowledge.labels import as_labels
+from rpml.method.knowledge.constraints import as_labels, gather, row_indices
 from rpml.method.objective.weights import WEIGHTS
 from rpml.method.triplets.sampling import SAMPLERS
 from rpml.method.whitening.groups import drop_singles, no_groups

@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from rpml.io.container import Arrays, write_container
 from rpml.io.model_file import FORMAT_VERSION, read_model
 from rpml.method.clustering.aas import AuthorityAscentShift
-from rpml.method.clustering.exemplars import Exemplars
+from rpml.method.clustering.pseudo_labels import Exemplars
 from rpml.method.codes import AxisRanges
 from rpml.method.settings import FitResult
 from rpml.method.similarity import SimilarityScale

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rpml.method.knowledge.labels import as_labels
+from rpml.method.knowledge.constraints import as_labels
 from rpml.method.whitening.nuisance import Nuisance
 from rpml.runtime.rows import Array, divided, float_dtype
 from rpml.runtime.validation import as_matrix

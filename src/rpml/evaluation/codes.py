@@ -18,9 +18,10 @@ from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.evaluation.registry import Method, chosen_methods
 from rpml.evaluation.split import Split, make_split
 from rpml.method.codes import BITS, AxisRanges, Codec, learn_codebooks, make_codec
+from rpml.method.graph.heaps import nearest_rows
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.runtime.intervals import Interval, bounded, interval
-from rpml.runtime.rows import Array, slices, sorted_sample, top_columns, unit_rows
+from rpml.runtime.rows import Array, sorted_sample, unit_rows
 
 logger = logging.getLogger(__name__)
 CODED_METHODS = ("pca", "rpml")
@@ -28,7 +29,6 @@ BYTES = (8, 16, 32, 64)
 SHOWN = ("int8", "int2", "pq")
 MAX_ROWS = 10_000
 MIN_PQ_SIZE, AXES_PER_BYTE = 64, 4  # of the embedding that `pq` codes: 64, 64, 128, 256 at BYTES
-_BLOCK = 1024
 
 
 class Configuration(NamedTuple):
@@ -64,19 +64,6 @@ def coded(rows: Array, output: str, n_bytes: int = 0) -> Array:
     """Return unit rows after encoding and decoding."""
     codec = fitted_codec(rows, output, n_bytes)
     return codec.decode(codec.encode(rows))
-
-
-def nearest_rows(
-    queries: Array, rows: Array, own: NDArray[np.integer] | None, k: int
-) -> NDArray[np.intp]:
-    """Return the best rows of float queries by dot product, except the `own` row of each."""
-    out = np.empty((len(queries), k), np.intp)
-    for part in slices(len(queries), _BLOCK):
-        scores = queries[part] @ rows.T
-        if own is not None:
-            scores[np.arange(len(scores)), own[part]] = -np.inf
-        out[part] = top_columns(scores, k)
-    return out
 
 
 @dataclass(frozen=True)
@@ -133,7 +120,7 @@ def compare_bytes(
     split = Split(split.X_train, split.y_train, split.X_test[sampled], labels)
     raw = unit_rows(np.asarray(split.X_test, np.float32))
     k = min(NEAREST, len(raw) - 1)
-    near = nearest_rows(raw, raw, np.arange(len(raw)), k)
+    near = nearest_rows(raw, raw, k, own=np.arange(len(raw)))[1]
     described = {"bytes": 4 * raw.shape[1], "method": "raw", "title": "raw features"}
     out: list[Row] = [{**described, "code": "float32", **_figures(raw, raw, near, labels)}]
     most = len(principal_axes(split.X_train, unit_input=True, center=True).variances)
@@ -158,7 +145,7 @@ def _space(split: Split, method: Method, size: int, seed: int) -> Array:
 def _figures(
     queries: Array, rows: Array, near: NDArray[np.intp], labels: NDArray[np.generic] | None
 ) -> dict[str, float]:
-    found = nearest_rows(queries, rows, np.arange(len(rows)), near.shape[1])
+    found = nearest_rows(queries, rows, near.shape[1], own=np.arange(len(rows)))[1]
     overlap = neighbor_overlap(near, found, near.shape[1])
     figures = {"dim": rows.shape[1], **bounded("neighbors_kept", _interval(overlap))}
     if labels is not None:

@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rpml.estimator import RPML
-from rpml.evaluation.codes import BYTES, Configuration, coded, configurations, nearest_rows
+from rpml.evaluation.codes import BYTES, Configuration, coded, configurations
 from rpml.evaluation.comparison.table import Row, figure_text, html_table
 from rpml.evaluation.knowledge import subset
 from rpml.evaluation.metrics._checks import checked_codes, checked_embedding
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
+from rpml.method.graph.heaps import nearest_rows
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.runtime.context import Json
 from rpml.runtime.intervals import bounded, interval
@@ -171,7 +172,7 @@ class _Trial:
             )
         self.most = len(principal_axes(self.X, unit_input=True, center=True).variances)
         raw = unit_rows(self.X)
-        self.near = nearest_rows(unit_rows(self.queries), raw, self.own, NEAREST)
+        self.near = nearest_rows(unit_rows(self.queries), raw, NEAREST, own=self.own)[1]
         self.raw = self._row(self.near, {"bytes": 4 * rows.shape[1], "code": "float32"})
         self.raw["dim"] = rows.shape[1]
         self._spaces: dict[int, tuple[Array, Array]] = {}
@@ -192,14 +193,14 @@ class _Trial:
         if not tried:
             return None
         Z, queries = self._space(tried[0].n_components)
-        by_float = nearest_rows(queries, Z, self.own, NEAREST)
+        by_float = nearest_rows(queries, Z, NEAREST, own=self.own)[1]
         rows = {c: self._measured(c, by_float) for c in tried}
         best = max(tried, key=lambda c: rows[c][0])
         return best, rows[best][1]
 
     def _measured(self, c: Configuration, by_float: Rows) -> tuple[float, Row]:
         Z, queries = self._space(c.n_components)
-        found = nearest_rows(queries, coded(Z, c.output, c.n_bytes), self.own, NEAREST)
+        found = nearest_rows(queries, coded(Z, c.output, c.n_bytes), NEAREST, own=self.own)[1]
         row = self._row(found, {"bytes": c.n_bytes, "dim": c.n_components, "code": c.output})
         row |= _share("embedding_kept", neighbor_overlap(by_float, found, NEAREST))
         judged = "neighbors_kept" if self.real else "embedding_kept"

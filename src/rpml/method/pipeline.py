@@ -5,8 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from rpml.method.clustering.exemplars import find_exemplars
-from rpml.method.clustering.pseudo_labels import apply_supervision, is_array
+from rpml.method.clustering.pseudo_labels import apply_supervision, find_exemplars, is_array
 from rpml.method.settings import (
     NOT_TRAINED,
     Clusters,

@@ -8,8 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.clustering.exemplars import Exemplars
-from rpml.method.clustering.pseudo_labels import is_array
+from rpml.method.clustering.pseudo_labels import Exemplars, is_array
 from rpml.method.knowledge.constraints import Supervision
 from rpml.method.solver.conjugate_gradient import OptimizeResult
 from rpml.method.whitening.choice import Whitening

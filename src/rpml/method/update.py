@@ -12,8 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.clustering.exemplars import Exemplars
-from rpml.method.clustering.pseudo_labels import is_array
+from rpml.method.clustering.pseudo_labels import Exemplars, is_array
 from rpml.method.knowledge.constraints import Supervision
 from rpml.method.pipeline import learn_embedding
 from rpml.method.settings import Clusters, FitInputs, FitResult, FitSettings

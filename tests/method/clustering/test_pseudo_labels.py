@@ -10,8 +10,7 @@ from sklearn.cluster import KMeans
 from rpml.evaluation.metrics import pair_scores
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.pseudo_labels import apply_supervision, as_clusterer, pseudo_labels
-from rpml.method.knowledge.constraints import gather
-from rpml.method.knowledge.labels import as_labels
+from rpml.method.knowledge.constraints import as_labels, gather
 from tests.problems import blobs
 
 

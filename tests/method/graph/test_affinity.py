@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from rpml.method.graph.affinity import (
-    affinity_graph,
-    check_graph,
-    user_neighbors,
-)
+from rpml.method.graph.affinity import affinity_graph, check_graph
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
 
 
@@ -113,14 +109,6 @@ def test_a_given_graph_is_not_changed():
         (lambda: check_graph(np.ones((2, 3))), "square"),
         (lambda: check_graph(np.array([[0, -1.0], [1, 0]])), "non-negative, got -1"),
         (lambda: check_graph(np.array([[0, np.inf], [1, 0]])), "finite"),
-        (lambda: user_neighbors([[1], [0]], [[1.0, 2.0], [1, 2]]), r"\(n, k\)"),
-        (lambda: user_neighbors([[2], [0]], [[1.0], [1.0]]), "from 0 to 1"),
-        (lambda: user_neighbors([[0], [0]], [[1.0], [1.0]]), "its own neighbor"),
-        (lambda: user_neighbors([[1], [0]], [[-1.0], [1.0]]), "non-negative"),
-        (
-            lambda: user_neighbors([[1, 2], [0, 2], [1, 0]], [[1, 2], [2, 1], [1, 2]]),
-            "row 1 .* fir",
-        ),
         (lambda: affinity_graph(euclidean(), affinity="cosine"), "metric='cosine'"),
     ],
 )

@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from rpml import RPML
-from rpml.method.clustering.exemplars import Exemplars
+from rpml.method.clustering.pseudo_labels import Exemplars
 from rpml.method.knowledge.suggest import (
     BLOCK_ROWS,
     Candidates,

@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 
 from rpml.method.clustering.ascent import GraphAscent
 from rpml.method.clustering.hierarchy import MERGE_NEIGHBORS, merge_basins
-from rpml.method.graph.affinity import affinity_graph, check_graph, user_neighbors
+from rpml.method.graph.affinity import affinity_graph, check_graph
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
 from rpml.runtime.validation import as_matrix
 
@@ -161,8 +161,9 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : ndarray of shape (n_samples, n_features), Neighbors, (indices, distances) or graph
-            Features; neighbors searched before; or, with metric="precomputed", affinities.
+        X : ndarray of shape (n_samples, n_features), Neighbors or graph
+            Features; neighbors that `nearest_neighbors` found; or, with metric="precomputed",
+            affinities.
         y : ignored, default=None
         """
         ascent = self.ascent(X)
@@ -205,8 +206,6 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return GraphAscent(graph, float(self.gamma), symmetric, merge)
 
     def _neighbors(self, X: object) -> Neighbors:
-        if isinstance(X, tuple):
-            X = user_neighbors(*X, metric=self.metric)
         if isinstance(X, Neighbors):
             self.n_features_in_ = X.n_neighbors
             return X

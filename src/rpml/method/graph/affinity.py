@@ -9,7 +9,6 @@ from scipy import sparse
 from rpml.method.graph.neighbors import Neighbors
 from rpml.runtime.rows import slices
 
-_UNSORTED = 0.01  # part of the largest distance by which rounding does not explain a wrong order
 _LOCAL_NEIGHBOR = 7  # its distance is a point's bandwidth (Zelnik-Manor and Perona, 2004)
 
 
@@ -71,32 +70,6 @@ def _bandwidths(bandwidth: str | float, neighbors: Neighbors) -> NDArray[np.floa
     local = np.where(near > 0, near, typical)
     share = {"local": 1.0, "balanced": 0.5, "global": 0.0}[bandwidth]
     return np.asarray(typical * (local / typical) ** share)
-
-
-def user_neighbors(
-    indices: ArrayLike, distances: ArrayLike, *, metric: str = "euclidean"
-) -> Neighbors:
-    """Validate the user's neighbors: (n, k) rows and distances, nearest first."""
-    indices, distances = np.asarray(indices), np.asarray(distances, dtype=np.float32)
-    if indices.ndim != 2 or indices.shape != distances.shape or indices.shape[1] < 1:
-        raise ValueError(
-            "precomputed neighbors: indices and distances must both be (n, k), "
-            f"got {indices.shape} and {distances.shape}"
-        )
-    n = indices.shape[0]
-    if indices.dtype.kind not in "iu" or indices.min() < 0 or indices.max() >= n:
-        raise ValueError(f"precomputed neighbors: indices must be integers from 0 to {n - 1}")
-    if not (np.isfinite(distances).all() and (distances >= 0).all()):
-        raise ValueError("precomputed neighbors: distances must be finite and non-negative")
-    steps = np.diff(distances, axis=1)
-    unsorted = (steps < -_UNSORTED * distances.max(axis=1, keepdims=True)).any(axis=1)
-    if unsorted.any():
-        raise ValueError(
-            f"precomputed neighbors: row {unsorted.argmax()} must have its nearest neighbor first"
-        )
-    if (indices == np.arange(n)[:, None]).any():
-        raise ValueError("precomputed neighbors: a row is listed as its own neighbor; drop it")
-    return Neighbors(indices.astype(np.int32), distances, metric, method="precomputed")
 
 
 def check_graph(graph: ArrayLike | sparse.spmatrix) -> sparse.csr_matrix:

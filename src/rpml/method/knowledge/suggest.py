@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.clustering.exemplars import Exemplars
+from rpml.method.clustering.pseudo_labels import Exemplars
 from rpml.method.graph.heaps import nearest_rows
 from rpml.runtime.blas import single_blas_thread, times
 from rpml.runtime.rows import Array, Labels

@@ -18,6 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
+from rpml.method.graph.heaps import nearest_rows
 from rpml.method.whitening import constants as const
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
@@ -30,13 +31,12 @@ from rpml.method.whitening.neighborhoods import (
     random_halves,
     rescaling_map,
     scatter_of,
-    similarities,
     taught_correlation,
 )
 from rpml.method.whitening.scatter_choice import ScatterChoice, gain_text
 from rpml.runtime.blas import single_blas_thread, times
 from rpml.runtime.intervals import Interval, mean_interval
-from rpml.runtime.rows import Array, top_columns
+from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.wording import counted
 
 NO_GAIN = Interval(0.0, 0.0, 0.0)  # PCA over PCA
@@ -203,7 +203,8 @@ class RankGains:
         return np.asarray(columns(data.W, half) * data.deviations[half].astype(data.W.dtype))
 
     def _nearest(self, rows: Array) -> Index:
-        return top_columns(similarities(rows, self._queries), const.JUDGED_NEIGHBORS)
+        rows, k = unit_rows(rows), const.JUDGED_NEIGHBORS
+        return nearest_rows(rows[self._queries], rows, k, own=self._queries)[1]
 
     def _log_ranks(self, rows: list[Array], neighbors: list[Index]) -> Array:
         """(n_queries,), the mean over the halves of the axes."""

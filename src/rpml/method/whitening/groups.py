@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.method.graph.heaps import nearest_rows
 from rpml.method.whitening import constants as const
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
@@ -18,7 +19,6 @@ from rpml.method.whitening.neighborhoods import (
     cross_fitted_correlation,
     random_halves,
     scatter_of,
-    similarities,
 )
 from rpml.method.whitening.scatter_choice import ScatterChoice
 from rpml.runtime.blas import single_blas_thread
@@ -166,7 +166,8 @@ def split_half_agreement(
 
 
 def _nearest(rows: Array, queries: Index) -> Index:
-    return np.asarray(similarities(rows, queries).argmax(axis=1))
+    rows = unit_rows(rows)
+    return nearest_rows(rows[queries], rows, own=queries)[1][:, 0]
 
 
 def no_groups(n: int) -> Groups:

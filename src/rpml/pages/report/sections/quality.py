@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from rpml.evaluation.codes import coded, nearest_rows
+from rpml.evaluation.codes import coded
 from rpml.evaluation.metrics import first_hit_rank
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.evaluation.registry import METHODS, REFERENCE
 from rpml.method.codes import BITS
+from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.solver.prefix import sizes_below
 from rpml.method.whitening.calibration import expected_gain
@@ -281,7 +282,7 @@ def quality_by_code(
         rows = unit_rows(np.asarray(space.vectors[labeled[sampled]], np.float32))
         for score in scores:
             stored = rows if score.name == "float32" else coded(rows, score.name)
-            nearest = nearest_rows(rows, stored, np.arange(len(rows)), k)
+            nearest = nearest_rows(rows, stored, k, own=np.arange(len(rows)))[1]
             per_row = neighbor_overlap(near, nearest, k) if y is None else y[nearest[:, 0]] == y
             score.figures[space.key] = interval(per_row, rng)
             n_bytes = -(-rows.shape[1] * _CODES[score.name] // 8)
