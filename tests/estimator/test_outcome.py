@@ -71,6 +71,7 @@ def test_a_whitening_that_is_set_is_not_evidence_for_training(whiten):
     X, _ = nuisance(classes=40)
     model = RPML(12, whiten=whiten, random_state=0).fit(X)
     assert model.n_iter_ == 0
+    assert model.message_ == "not trained: there is no evidence with a whitening that is set"
     unit = X / np.linalg.norm(X, axis=1, keepdims=True)
     reference = PCA(12, svd_solver="full").fit(unit)
     if whiten == 0:

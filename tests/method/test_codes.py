@@ -25,7 +25,7 @@ def rows():
 
 @pytest.fixture(scope="module")
 def ranges(rows):
-    return AxisRanges.of(rows, unit=True)
+    return AxisRanges.from_rows(rows, unit=True)
 
 
 def test_int8_covers_the_range_and_is_at_most_half_a_step_away(rows, ranges):
@@ -47,7 +47,7 @@ def test_values_outside_the_range_are_clipped(rows, ranges):
 
 def test_a_constant_axis_has_codes_too():
     Y = np.array([[0.5, 1.0], [0.5, 2.0]])
-    codec = Int8Codec(AxisRanges.of(Y, unit=False), unit=False)
+    codec = Int8Codec(AxisRanges.from_rows(Y, unit=False), unit=False)
     np.testing.assert_allclose(codec.decode(codec.encode(Y)), Y, atol=1e-6)
 
 
@@ -60,7 +60,7 @@ def test_ranges_of_a_prefix_cover_its_unit_rows(rows, ranges, size):
 
 
 def test_ranges_of_plain_rows_do_not_grow(rows):
-    plain = AxisRanges.of(rows, unit=False)
+    plain = AxisRanges.from_rows(rows, unit=False)
     np.testing.assert_array_equal(plain.first(7).high, plain.high[:7])
 
 
@@ -77,7 +77,7 @@ def test_asymmetric_scores_need_no_decoding(rows, ranges):
 
 def codec_of(output, rows):
     books = learn_codebooks(rows, 5, np.random.default_rng(0))
-    return make_codec(output, rows.shape[1], AxisRanges.of(rows, True), books, True)
+    return make_codec(output, rows.shape[1], AxisRanges.from_rows(rows, True), books, True)
 
 
 @pytest.mark.parametrize("output", CODES)

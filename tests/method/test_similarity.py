@@ -8,7 +8,9 @@ from rpml.runtime.rows import unit_rows
 @pytest.fixture(scope="module")
 def scale():
     rng = np.random.default_rng(0)
-    return SimilarityScale.of(rng.normal(size=(400, 8)) + np.repeat(np.eye(8), 50, axis=0) * 4)
+    return SimilarityScale.from_rows(
+        rng.normal(size=(400, 8)) + np.repeat(np.eye(8), 50, axis=0) * 4
+    )
 
 
 def test_the_quantile_is_the_share_of_less_similar_pairs():
@@ -16,7 +18,7 @@ def test_the_quantile_is_the_share_of_less_similar_pairs():
     Y = rng.normal(size=(300, 6))
     Z = Y / np.linalg.norm(Y, axis=1, keepdims=True)
     pairs = (Z @ Z.T)[np.triu_indices(300, 1)]
-    scale = SimilarityScale.of(Y)
+    scale = SimilarityScale.from_rows(Y)
     for similarity in (-0.5, 0.0, 0.3, 0.8):
         assert scale.quantile(similarity) == pytest.approx(np.mean(pairs < similarity), abs=0.005)
 
@@ -46,5 +48,5 @@ def test_quantiles_are_those_of_numpy(n):
     Y = np.random.default_rng(2).normal(size=(n, 5)).astype(np.float32)
     Z = unit_rows(Y)
     pairs = (Z @ Z.T)[np.triu_indices(n, 1)]
-    scale = SimilarityScale.of(Y)
+    scale = SimilarityScale.from_rows(Y)
     np.testing.assert_allclose(scale.random, np.quantile(pairs.astype(float), LEVELS), atol=2e-5)

@@ -161,29 +161,23 @@ def outcome_lines(model: RPML) -> dict[str, str]:
 
 def decisions(model: RPML) -> dict[str, str]:
     """Explain what a fit decided by itself: the whitening, the training, the groups and pairs."""
-    choice = model.whitening_
-    whitening = "as set"
-    if choice is not None:
-        whitening = choice.strength
-        if choice.whitens:
-            whitening = f"by {choice.source}, {whitening}"
-        if choice.reason:
-            whitening += f", because {choice.reason}"
-    training = model.message_
+    choice, training = model.whitening_, model.message_
     if model.n_iter_:
         training = f"{counted(model.n_iter_, 'iteration')} ({training})"
+    if choice is None:
+        return {"whitening": "as set", "training": training}
+    whitening = f"by {choice.source}, {choice.strength}" if choice.whitens else choice.strength
+    whitening += f", because {choice.reason}" if choice.reason else ""
     decided = {"whitening": whitening, "training": training}
-    if choice is not None and choice.groups_ignored:
+    if choice.groups_ignored:
         decided["groups"] = f"ignored, because {choice.groups_ignored}"
-    if choice is not None and choice.nuisance is not None:
+    if choice.nuisance is not None:
         decided[choice.nuisance.source] = choice.nuisance.summary
-    if choice is not None and choice.labels_ignored:
+    if choice.labels_ignored:
         decided["labels"] = f"ignored, because {choice.labels_ignored}"
-    if choice is not None and choice.pairs is not None:
-        used = "used" if choice.pairs.used else "ignored"
-        decided["pairs"] = (
-            f"{used}, because {choice.pairs.reason}; about {choice.pairs.rate:.0%} are right"
-        )
+    if (pairs := choice.pairs) is not None:
+        used = "used" if pairs.used else "ignored"
+        decided["pairs"] = f"{used}, because {pairs.reason}; about {pairs.rate:.0%} are right"
     return decided
 
 

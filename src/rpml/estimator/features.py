@@ -1,10 +1,10 @@
 """A model and files of vectors: compatibility checks, and embedding in batches."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
 from os import PathLike
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,24 +15,11 @@ from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
 
-class Described(Protocol):
-    """An open file of vectors, or rows on a cluster."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def n_features(self) -> int: ...
-
-    @property
-    def feature_names(self) -> Sequence[str] | None: ...
-
-
-def check_features(model: RPML, source: Described, path: str | PathLike[str]) -> RPML:
+def check_features(model: RPML, source: Any, path: str | PathLike[str]) -> RPML:
     """Raise InputError if the vectors have another size or other names than the training data.
 
-    Returns the model for arrays, which have no feature names to check again. `path` is the model's
-    file, for the message.
+    `source` is an open file of vectors, or rows on a cluster, `path` the model's file, for the
+    message. Returns the model for arrays, which have no feature names to check again.
     """
     if source.n_features != model.n_features_in_:
         raise InputError(

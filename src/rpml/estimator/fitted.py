@@ -84,9 +84,9 @@ def forget_training(model: Embedding) -> None:
 def calibrate(model: Embedding, sample: Array) -> None:
     """Set the ranges of the codes and the quantiles of the similarities from projections."""
     rows = unit_rows(sample) if model.normalize else sample
-    model.code_ranges_ = AxisRanges.of(rows, model.normalize)
+    model.code_ranges_ = AxisRanges.from_rows(rows, model.normalize)
     model.codebooks_ = None
-    model.similarity_scale_ = SimilarityScale.of(sample)
+    model.similarity_scale_ = SimilarityScale.from_rows(sample)
 
 
 def warn_of_training(model: Embedding) -> None:

@@ -57,7 +57,9 @@ def fitted_codec(rows: Array, output: str, n_bytes: int = 0) -> Codec:
     books = None
     if output == "pq":
         books = learn_codebooks(rows, n_bytes, np.random.default_rng(0))
-    return make_codec(output, rows.shape[1], AxisRanges.of(rows, unit=True), books, unit=True)
+    return make_codec(
+        output, rows.shape[1], AxisRanges.from_rows(rows, unit=True), books, unit=True
+    )
 
 
 def coded(rows: Array, output: str, n_bytes: int = 0) -> Array:

@@ -49,7 +49,7 @@ class AxisRanges:
     """(l,) factor by which values grow if only the first 1 .. l axes are normalized."""
 
     @classmethod
-    def of(cls, Y: Array, unit: bool) -> AxisRanges:
+    def from_rows(cls, Y: Array, unit: bool) -> AxisRanges:
         """Measure rows; `unit` if prefixes are scaled to unit norm again."""
         growth = np.ones(Y.shape[1])
         if unit:
@@ -367,8 +367,5 @@ def make_codec(
     if output != "int8":
         return GridCodec(size, BITS[output])
     if ranges is None:
-        raise ValueError(
-            "This model has no int8 ranges, being from an older rpml: fit it again, or set "
-            "code_ranges_ = AxisRanges.of(model.transform(X), unit=True) from rpml.method.codes."
-        )
+        raise ValueError("This model has no int8 ranges, being from an older rpml: fit it again.")
     return Int8Codec(ranges.first(size), unit)

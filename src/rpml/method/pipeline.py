@@ -7,6 +7,7 @@ import numpy as np
 
 from rpml.method.clustering.pseudo_labels import apply_supervision, find_exemplars, is_array
 from rpml.method.settings import (
+    NO_EVIDENCE,
     NOT_TRAINED,
     Clusters,
     FitInputs,
@@ -55,9 +56,9 @@ def learn_embedding(stages: Stages, X: Array, inputs: FitInputs) -> FitResult:
     sampled, vectors = stages.sample(X)
     sample = whitening.preprocessing.apply(vectors)
     trains = stages.settings.trains(whitening, inputs)
+    L, message = stages.leading_axes(whitening), NOT_TRAINED if whitening.choice else NO_EVIDENCE
     if not trains and not inputs.continues:
-        L = stages.leading_axes(whitening)
-        return FitResult(whitening, L, sampled, sample @ L.astype(sample.dtype))
+        return FitResult(whitening, L, sampled, sample @ L.astype(sample.dtype), message)
     Z = whitening.preprocessing.apply(X)
     if not whitening.uses_groups:
         inputs = inputs.without_groups()
@@ -65,7 +66,7 @@ def learn_embedding(stages: Stages, X: Array, inputs: FitInputs) -> FitResult:
     clusters = stages.cluster(Z, graph, inputs)
     known = inputs.supervision
     labels = clusters if known is None else apply_supervision(clusters, known, Z)
-    training, message, L = None, NOT_TRAINED, stages.leading_axes(whitening)
+    training = None
     if trains:
         problem = stages.objective(Z, graph, labels, inputs)
         batches = partial(stages.batches, Z, labels, inputs)  # for solver="stochastic"

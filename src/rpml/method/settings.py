@@ -154,6 +154,7 @@ class Training:
 
 
 NOT_TRAINED = "not trained: the rows show nothing that triplets could add"
+NO_EVIDENCE = "not trained: there is no evidence with a whitening that is set"
 
 
 @dataclass(frozen=True)
@@ -166,11 +167,12 @@ class FitResult:
     """(m,) a random sample of the training rows, or all of them."""
     sample: Array
     """(m, l) their projections."""
+    message: str
+    """Why the solver ended, or why nothing was trained."""
     clusters: Clusters | None = None
     """None if nothing asked for them."""
     training: Training | None = None
     """None if the axes are those of the whitening."""
-    message: str = NOT_TRAINED
 
     def of_rows_times(self, scale: float) -> Self:
         """Return the same embedding for rows `scale` times as long as the training rows."""

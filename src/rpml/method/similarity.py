@@ -29,7 +29,7 @@ class SimilarityScale:
 
     @classmethod
     @single_blas_thread()
-    def of(cls, Y: Array) -> SimilarityScale:
+    def from_rows(cls, Y: Array) -> SimilarityScale:
         """Compute quantiles from at most 2000 evenly spaced rows of the embedding."""
         rows = unit_rows(np.asarray(Y[:: -(-len(Y) // MAX_ROWS)], np.float32))
         similarities = rows @ rows.T

@@ -6,8 +6,10 @@ too, unless it was learned from labels, which an update does not have. The resul
 close as possible to the previous embedding, so that stored vectors remain comparable.
 """
 
+from __future__ import annotations
+
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,27 +21,19 @@ from rpml.method.settings import Clusters, FitInputs, FitResult, FitSettings
 from rpml.method.stages import Stages
 from rpml.method.whitening.choice import Whitening
 from rpml.method.whitening.groups import no_groups
-from rpml.method.whitening.linear_map import Preprocessing
-from rpml.method.whitening.scatter_choice import ScatterChoice
 from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.context import Context
 from rpml.runtime.rows import Array, to_common_scale, unit_rows
+
+if TYPE_CHECKING:
+    from rpml.estimator.embedding import Embedding
 
 OLD_SHARE, MIN_OLD = 2, 2000
 ENOUGH = 4  # rows per component to learn a whitening from
 
 
-class Fitted(Protocol):
-    """The attributes of a fitted model that an update needs."""
-
-    preprocessing_: Preprocessing
-    whitening_: ScatterChoice | None
-    components_: Array
-    n_classes_: int
-
-
 def update(
-    before: Fitted,
+    before: Embedding,
     known: tuple[Exemplars, Array],
     X_new: Array,
     X_old: Array | None,

@@ -277,7 +277,7 @@ class Index:
                 (self.codec, self._parts) if self._finer is None else (self._finer, self._fine)
             )
             sample = _joined(parts)[:: -(-len(self) // SCALE_ROWS)]
-            scale = SimilarityScale.of(codec.decode(sample))
+            scale = SimilarityScale.from_rows(codec.decode(sample))
         return np.asarray(scale.quantile(similarity))
 
     def save(self, path: str | PathLike[str], overwrite: bool = True) -> None:

@@ -54,7 +54,7 @@ class ExactIndex:
     @cached_property
     def similarity_scale(self) -> SimilarityScale:
         """Similarities of random pairs and of nearest neighbors, in a sample of the rows."""
-        return SimilarityScale.of(self.rows)
+        return SimilarityScale.from_rows(self.rows)
 
     def __len__(self) -> int:
         return len(self.rows)
