@@ -11,11 +11,13 @@ their answers, and the other half searched: nDCG@10. Split 0 of a nuisance set i
 from __future__ import annotations
 
 import argparse
+import json
+import time
 import warnings
 from pathlib import Path
 
 import numpy as np
-from common import publish
+from common import RESULTS, publish
 
 from rpml import RPML
 
@@ -64,7 +66,9 @@ def nuisance_rows(path, split):
         classes = np.random.default_rng(100 + split).permutation(y.max() + 1)
         train = np.isin(y, classes[: len(classes) // 2])
     for known in ({}, {"nuisance": v[train]}):
+        started = time.perf_counter()
         model = RPML(64, random_state=0).fit(X[train], **known)
+        seconds = round(time.perf_counter() - started, 2)
         every, across = recalls(model.transform(X[~train]), y[~train], v[~train])
         found = model.whitening_.nuisance
         yield {
@@ -75,6 +79,7 @@ def nuisance_rows(path, split):
             "across": across,
             "used": bool(found and found.used),
             "reason": found.reason if found else "",
+            "seconds": seconds,
         }
 
 
@@ -89,7 +94,6 @@ def query_rows(path, split):
     for size in SIZES:
         for n in (0, FEW, len(given)):
             known = {"queries": queries[given[:n]]} if n else {}
-            size = min(size, len(documents) - 1)
             model = RPML(size, random_state=0).fit(documents, **known)
             found = model.whitening_.nuisance
             yield {
@@ -107,18 +111,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--splits", type=int, nargs="+", default=SPLITS)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=[*KINDS], help="default: both")
     options = parser.parse_args()
-    measured: dict[str, list] = {}
-    for kind, rows in (("nuisance", nuisance_rows), ("queries", query_rows)):
+    path = RESULTS / "knowledge.json"
+    measured = json.loads(path.read_text(encoding="utf8"))["results"] if path.exists() else {}
+    for kind in options.kinds:
         measured[kind] = []
-        for path in sorted((options.data / kind).glob("*.npz")):
+        for file in sorted((options.data / kind).glob("*.npz")):
             for split in options.splits:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    measured[kind] += rows(path, split)
+                    measured[kind] += KINDS[kind](file, split)
                 print(measured[kind][-1], flush=True)
     publish("knowledge", measured)
 
+
+KINDS = {"nuisance": nuisance_rows, "queries": query_rows}
 
 if __name__ == "__main__":
     main()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from rpml.estimator import RPML
+from rpml.estimator.knowledge import BINS, FEW
 from rpml.io.datasets.image_sets import VIEW_MARK
 from rpml.io.features.labels import UNLABELED, read_labels
 from rpml.io.features.reading import check_readable
@@ -42,6 +44,10 @@ class Items:
     """Shown instead of the ids; texts may repeat."""
     metadata: dict[str, list[str]] = field(default_factory=dict)
     """Other columns by name, with empty text for missing values."""
+    nuisance: tuple[str, ...] = ()
+    """Those of the columns that do not matter."""
+    queries: Array | None = None
+    """Vectors that the items are searched by."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -53,6 +59,14 @@ class Items:
     def text(self, row: int) -> str:
         """Return the text of a row, or its id."""
         return self.ids[row] if self.texts is None else self.texts[row]
+
+    @property
+    def nuisance_values(self) -> list[str] | None:
+        """The values of all columns that do not matter; empty text where one is missing."""
+        if not self.nuisance:
+            return None
+        rows = zip(*(self.metadata[name] for name in self.nuisance), strict=True)
+        return [", ".join(row) if all(row) else "" for row in rows]
 
     @property
     def labeled_mask(self) -> NDArray[np.bool_]:
@@ -68,7 +82,7 @@ def make_items(
     labels: Iterable[object] | None = None,
     images: str | Path | None = None,
     texts: Iterable[object] | None = None,
-    nuisance: Iterable[object] | None = None,
+    nuisance: ArrayLike | Mapping[str, Iterable[object]] | None = None,
 ) -> Items:
     """Create the items of `n_rows` rows, which are numbered from 0 without `ids`.
 
@@ -78,9 +92,9 @@ def make_items(
     names = [str(i) for i in (range(n_rows) if ids is None else ids)]
     classes = None if labels is None else [_label(label) for label in labels]
     shown = None if texts is None else ["" if text is None else str(text) for text in texts]
-    known = None if nuisance is None else [_label(value) or "" for value in nuisance]
-    counts = (("id", names), ("label", classes), ("text", shown), ("value of nuisance", known))
-    for noun, values in counts:
+    known = {} if nuisance is None else _nuisance_columns(nuisance)
+    counts = (("id", names), ("label", classes), ("text", shown))
+    for noun, values in (*counts, *(("value of nuisance", column) for column in known.values())):
         if values is not None and len(values) != n_rows:
             raise InputError(
                 f"got {counted(len(values), noun)}, the features have {counted(n_rows, 'row')}"
@@ -90,7 +104,34 @@ def make_items(
     pictures = None
     if images is not None:
         pictures = match_images(Path(images), None if ids is None else names, n_rows)
-    return Items(names, classes, pictures, shown, {} if known is None else {"nuisance": known})
+    return Items(names, classes, pictures, shown, known, tuple(known))
+
+
+def _nuisance_columns(nuisance: Any) -> dict[str, list[str]]:
+    """Return the columns of a nuisance as text: a column, an array, a table or a mapping."""
+    if hasattr(nuisance, "columns") or isinstance(nuisance, Mapping):
+        table = {str(name): nuisance[name] for name in getattr(nuisance, "columns", nuisance)}
+    elif (values := np.asarray(nuisance)).ndim == 2:
+        table = {f"nuisance {i + 1}": values[:, i] for i in range(values.shape[1])}
+    else:
+        table = {"nuisance": nuisance}
+    return {name: _ranges([_label(value) or "" for value in table[name]]) for name in table}
+
+
+def _ranges(column: list[str]) -> list[str]:
+    """Return the range of each number if a column has many different ones, else the column."""
+    try:
+        numbers = np.array([float(text or "nan") for text in column])
+    except ValueError:
+        return column
+    known = np.isfinite(numbers)
+    fractions = numbers[known] != np.rint(numbers[known])
+    if len(np.unique(numbers[known])) <= FEW or not fractions.any():
+        return column
+    edges = np.unique(np.quantile(numbers[known], np.arange(BINS + 1) / BINS))
+    names = [f"{a:.3g} to {b:.3g}" for a, b in pairwise(edges)]
+    places = np.clip(np.searchsorted(edges, numbers) - 1, 0, len(names) - 1)
+    return [names[place] if ok else "" for place, ok in zip(places, known, strict=True)]
 
 
 def _label(value: object) -> str | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import html
 import threading
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypedDict, Unpack
@@ -32,7 +32,7 @@ class Shown(TypedDict, total=False):
     ids: Iterable[object] | None
     images: str | Path | None
     texts: Iterable[object] | None
-    nuisance: Iterable[object] | None
+    nuisance: ArrayLike | Mapping[str, Iterable[object]] | None
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,8 @@ def report(
     model: RPML,
     X: ArrayLike,
     y: Iterable[object] | None = None,
+    *,
+    queries: ArrayLike | None = None,
     **shown: Unpack[Shown],
 ) -> Report:
     """Build the page of `rpml report`, which shows whether the embedding helped.
@@ -103,8 +105,10 @@ def report(
         A folder of pictures, matched by id.
     texts : sequence of length n_samples, default=None
         Texts of the rows.
-    nuisance : sequence of length n_samples, default=None
+    nuisance : sequence of length n_samples, array or table of several columns, default=None
         What does not matter, such as a language: shown as colors and in a section of its own.
+    queries : array-like of shape (n_queries, n_features_in_), default=None
+        Vectors of queries: the section shows what they find before and after.
 
     Returns
     -------
@@ -125,6 +129,8 @@ def report(
     check_is_fitted(model)
     rows = check_rows(model, X, reset=False)
     items = make_items(len(rows), labels=y, **shown)
+    if queries is not None:
+        items = replace(items, queries=check_rows(model, queries, reset=False))
     return Report(build_report(measure([model], rows, items, Source("the model", "X"))))
 
 

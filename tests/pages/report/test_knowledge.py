@@ -7,7 +7,9 @@ import pandas as pd
 import pytest
 
 import rpml
+from rpml.pages.explorer.answers import Answers, RequestError
 from rpml.pages.explorer.catalog import make_catalog
+from rpml.pages.explorer.uploads import Uploads
 from rpml.pages.items import make_items
 from rpml.pages.report.sections.knowledge import shared
 from tests.cli.conftest import Run
@@ -62,6 +64,45 @@ def test_the_command_takes_a_file_or_a_column(fitted, tmp_path):
         assert "by the raw features" in out.read_text().replace("\n", " ")
     said = command.refused(*arguments[:2], tmp_path / "x.npy", *arguments[3:], "--nuisance", "lang")
     assert "--nuisance lang: there is no such file" in said
+
+
+def test_several_columns_and_queries(fitted, tmp_path):
+    model, X, values = fitted
+    lengths = np.linspace(0.5, 9.5, len(X))
+    queries = X[::40] + 3 * np.random.default_rng(0).standard_normal((12, X.shape[1]))
+    page = rpml.report(model, X, nuisance={"language": values, "length": lengths}, queries=queries)
+    section = page.html[page.html.index('id="knowledge"') :]
+    assert "Of 12 queries," in section
+    assert "The nearest item of a query, before and now" in section
+    assert "7.25 to 9.5" in page.html
+    np.save(tmp_path / "q.npy", queries)
+    model.save(tmp_path / "m.rpml")
+    table = pd.DataFrame(X, columns=[f"f{i}" for i in range(X.shape[1])])
+    table.assign(language=values, length=lengths).to_csv(tmp_path / "x.csv", index=False)
+    command, out = Run(), tmp_path / "r.html"
+    arguments = ["report", tmp_path / "m.rpml", tmp_path / "x.csv", "-o", out, "-q"]
+    command(*arguments, "--nuisance", "language,length", "--queries", tmp_path / "q.npy")
+    assert '"length":' in out.read_text()
+    np.save(tmp_path / "narrow.npy", X[:, :5])
+    narrow = ["--columns", "f*", "--force", "--queries", tmp_path / "narrow.npy"]
+    refused = command.refused(*arguments, *narrow)
+    assert "narrow.npy has 5 columns" in refused
+
+
+def test_the_explorer_finds_neighbors_across_values(fitted):
+    model, X, values = fitted
+    catalog = make_catalog(model, X, make_items(len(X), nuisance={"language": values}))
+    answers = Answers(catalog, Uploads(), False, False)
+    found = answers.neighbors({"row": "3", "k": "20", "space": "rpml", "across": "language"})
+    rows = [item["row"] for item in found["items"]]
+    assert len(rows) == 20
+    assert all(values[row] != values[3] for row in rows)
+    scores = model.transform(X) @ model.transform(X[3:4])[0]
+    expected = [row for row in np.argsort(-scores).tolist() if values[row] != values[3]]
+    assert rows == expected[:20]
+    assert answers.about({})["nuisance"] == ["language"]
+    with pytest.raises(RequestError, match="across must be one of"):
+        answers.neighbors({"row": "3", "across": "color"})
 
 
 def test_the_explorer_colors_by_the_nuisance(fitted):

@@ -7,7 +7,7 @@ from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.commands.recommend import Given, next_step
 from rpml.cli.console import Console, table
-from rpml.cli.options.knowledge import NUISANCE, QUERIES, nuisance_files, read_compared
+from rpml.cli.options.knowledge import nuisance_files, read_compared
 from rpml.cli.options.reading import LabeledReadingOptions, check_text_table
 from rpml.runtime.errors import InputError
 
@@ -39,8 +39,8 @@ def run(
         "NUMBERS", "Compare codes of these bytes per vector instead.", "--bytes"
     ),
     seeds: int = opt.number("Runs per stochastic method.", default=3),
-    nuisance: str | None = NUISANCE,
-    queries: str | None = QUERIES,
+    nuisance: str | None = opt.NUISANCE,
+    queries: str | None = opt.QUERIES,
     output: str | None = opt.output(
         "TABLE", "Also write the table: .csv, .json or .md.", default=None
     ),

@@ -16,8 +16,6 @@ from rpml.cli.command import Interrupted, command
 from rpml.cli.console import Console, fields_text
 from rpml.cli.options.engine import EngineOptions
 from rpml.cli.options.knowledge import (
-    NUISANCE,
-    QUERIES,
     nuisance_columns,
     nuisance_files,
     read_knowledge,
@@ -112,8 +110,8 @@ class SupervisionOptions:
     pairs: str | None = opt.text(
         "FILE", "CSV of row pairs that probably belong together; many may be wrong."
     )
-    nuisance: str | None = NUISANCE
-    queries: str | None = QUERIES
+    nuisance: str | None = opt.NUISANCE
+    queries: str | None = opt.QUERIES
     labels: str | None = opt.text("FILE", "True labels of some rows; empty or -1 elsewhere.")
     must_link: str | None = opt.text("FILE", "CSV of row pairs of the same class.")
     cannot_link: str | None = opt.text("FILE", "CSV of row pairs of different classes.")

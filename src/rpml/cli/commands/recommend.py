@@ -12,7 +12,7 @@ import typer
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, table
-from rpml.cli.options.knowledge import NUISANCE, QUERIES, read_compared
+from rpml.cli.options.knowledge import read_compared
 from rpml.cli.options.reading import LabeledReadingOptions
 from rpml.runtime.errors import InputError
 
@@ -49,8 +49,8 @@ def run(
     keep: float | None = typer.Option(
         None, metavar="SHARE", help="Fewest bytes that keep this share of the neighbors."
     ),
-    nuisance: str | None = NUISANCE,
-    queries: str | None = QUERIES,
+    nuisance: str | None = opt.NUISANCE,
+    queries: str | None = opt.QUERIES,
     seed: int = opt.SEED,
     reading: LabeledReadingOptions,
     console: Console,

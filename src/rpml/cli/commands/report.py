@@ -2,11 +2,13 @@
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
+from rpml.cli.options.knowledge import nuisance_files, read_queries
 from rpml.cli.options.reading import ItemOptions, LabeledReadingOptions, short_names
 from rpml.runtime.errors import InputError
 
@@ -16,7 +18,8 @@ Examples:
   rpml report model.rpml vectors.npy --labels labels.csv -o report.html
   rpml report old.rpml new.rpml vectors.npy --labels labels.csv -o report.html
   rpml report model.rpml birds.npz --images photos/ --ids names.txt -o report.html
-  rpml report model.rpml vectors.parquet --nuisance language -o report.html
+  rpml report model.rpml vectors.parquet --nuisance language,length -o report.html
+  rpml report model.rpml documents.npy --queries log.npy -o report.html
 \b
 The page opens offline from disk; nothing is loaded from the network.
 """
@@ -29,6 +32,7 @@ def run(
     features: str = opt.FEATURES,
     output: str = opt.output("REPORT", "The .html file to write."),
     rows: ItemOptions,
+    queries: str | None = opt.QUERIES,
     seed: int = opt.SEED,
     force: bool = opt.FORCE,
     reading: LabeledReadingOptions,
@@ -48,9 +52,12 @@ def run(
 
     if not output.endswith((".html", ".htm")):
         raise InputError(f"--output {output}: the page is HTML, call it something.html")
-    read = [*models, features, rows.labels, rows.images, rows.ids, rows.nuisance]
+    read = [*models, features, rows.labels, rows.images, rows.ids, queries]
+    read += nuisance_files(rows.nuisance)
     check_output(output, force, read)
     fitted, values, items = rows.load(models, features, reading)
+    if queries is not None:
+        items = replace(items, queries=read_queries(queries, values, features, reading))
     command = shlex.join(["rpml", *sys.argv[1:]])
     first, *second = short_names(models)
     source = Source(first, Path(features).name, command, *second)

@@ -119,6 +119,8 @@ KINDS = ".npy, .npz, .parquet, .feather, .jsonl, .csv, .tsv, a folder of these, 
 FEATURES = argument("FEATURES", f"Vectors: {KINDS}.")
 MODEL = argument("MODEL", "Model written by rpml fit.")
 MODELS = argument("MODEL", "Model written by rpml fit, or two to compare.")
+NUISANCE = text("FILE", "What does not matter, one value per row: a file, or columns of FEATURES.")
+QUERIES = text("FILE", "Vectors of unlabeled queries; FEATURES are the documents.")
 LABELS = text("FILE", "One label per row: .npy, .npz, .txt, or a column of a table.")
 DIM = number("Use only the first components of the model.")
 SETTINGS = text("NAME=VALUE", "Any other setting; may be repeated.", "--set")

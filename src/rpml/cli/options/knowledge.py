@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rpml.cli.options import parse_names, text
+from rpml.cli.options import parse_names
 from rpml.cli.options.reading import LabeledReadingOptions
 from rpml.runtime.errors import InputError
 
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from rpml.io.features import Features
     from rpml.runtime.context import Json
     from rpml.runtime.rows import Array
-
-NUISANCE = text("FILE", "What does not matter, one value per row: a file, or columns of FEATURES.")
-QUERIES = text("FILE", "Vectors of unlabeled queries; FEATURES are the documents.")
 
 
 def nuisance_columns(nuisance: str | None) -> tuple[str, ...]:
@@ -42,14 +40,19 @@ def read_knowledge(
     if nuisance is not None:
         inputs["nuisance"] = read_nuisance(nuisance, data, reading)
     if queries is not None:
-        found = reading.open(queries).load().values
-        if found.shape[1] != data.values.shape[1]:
-            raise InputError(
-                f"{queries} has {found.shape[1]} columns, {data.name} has "
-                f"{data.values.shape[1]}: queries are vectors of the same model"
-            )
-        inputs["queries"] = found
+        inputs["queries"] = read_queries(queries, data.values, str(data.name), reading)
     return inputs
+
+
+def read_queries(queries: str, rows: Array, name: str, reading: LabeledReadingOptions) -> Array:
+    """Read vectors of queries; they have as many columns as the rows of the file `name`."""
+    found = reading.open(queries).load().values
+    if found.shape[1] != rows.shape[1]:
+        raise InputError(
+            f"{queries} has {found.shape[1]} columns, {name} has {rows.shape[1]}: queries are "
+            "vectors of the same model"
+        )
+    return found
 
 
 @dataclass(frozen=True)
@@ -93,22 +96,33 @@ def read_nuisance(nuisance: str, data: Features, reading: LabeledReadingOptions)
     import numpy as np
 
     from rpml.estimator.knowledge import as_nuisance
+
+    columns = [*read_nuisance_columns(nuisance, data, reading).values()]
+    given = columns[0] if len(columns) == 1 else np.array(columns, object).T
+    try:
+        as_nuisance(given, len(data.values))
+    except ValueError as error:
+        raise InputError(f"--nuisance {nuisance}: {str(error).rstrip('.')}") from None
+    return given
+
+
+def read_nuisance_columns(
+    nuisance: str, data: Features, reading: LabeledReadingOptions
+) -> dict[str, NDArray[Any]]:
+    """Read the columns of a nuisance by name: that of the column, or of the file."""
     from rpml.io.features import read_labels
 
-    n, columns = len(data.values), []
+    columns = {}
     for name in parse_names(nuisance) or []:
         inside = not os.path.exists(name)
         if inside and str(data.name).lower().endswith(".npy"):
             raise InputError(f"--nuisance {name}: there is no such file, and {data.name} is .npy")
         path, column = (str(data.name), name) if inside else (name, None)
-        values = read_labels(path, n, data.ids, column, reading.id_column, partial=True)
-        columns.append(_as_numbers(values))
-    given = columns[0] if len(columns) == 1 else np.array(columns, object).T
-    try:
-        as_nuisance(given, n)
-    except ValueError as error:
-        raise InputError(f"--nuisance {nuisance}: {str(error).rstrip('.')}") from None
-    return given
+        values = read_labels(
+            path, len(data.values), data.ids, column, reading.id_column, partial=True
+        )
+        columns[name if inside else Path(name).stem] = _as_numbers(values)
+    return columns
 
 
 def _as_numbers(values: NDArray[Any]) -> NDArray[Any]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rpml.cli.options import LABELS, option_group, parse_names, text
+from rpml.cli.options import LABELS, NUISANCE, option_group, parse_names, text
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -137,9 +136,7 @@ class ItemOptions:
     images: str | None = text("DIR", "Images of the rows, matched by id.")
     ids: str | None = text("FILE", "One id per line, in row order.")
     texts: str | None = text("FILE", "Texts: a .txt, a table, or a text column of FEATURES.")
-    nuisance: str | None = text(
-        "FILE", "What does not matter, one value per row: a file, or a column of FEATURES."
-    )
+    nuisance: str | None = NUISANCE
 
     def load(
         self,
@@ -151,20 +148,18 @@ class ItemOptions:
         """Load one or two models, the vectors and their items, checked against each other."""
         import numpy as np
 
+        from rpml.cli.options.knowledge import (
+            nuisance_columns,
+            read_nuisance_columns,
+        )
         from rpml.estimator.features import check_features
-        from rpml.io.features import read_labels
         from rpml.pages.items import make_items, read_ids, read_texts
 
         if len(models) > 2:
             raise InputError(f"at most two models can be compared, {len(models)} were given")
         fitted = [load_model(path, dim) for path in models]
         labels = reading.labels_path(features, self.labels)
-        column = self.nuisance if self.nuisance and not os.path.exists(self.nuisance) else None
-        if column and features.lower().endswith(".npy"):
-            raise InputError(
-                f"--nuisance {column}: there is no such file, and {features} has no columns"
-            )
-        inside = (column,) if column else ()
+        inside = nuisance_columns(self.nuisance)
         source = reading.open(features, (*reading.excluded(features, labels), *inside))
         checked = zip(fitted, models, strict=True)
         fitted = [check_features(model, source, path) for model, path in checked]
@@ -174,8 +169,6 @@ class ItemOptions:
         named = data if names is None else replace(data, ids=np.asarray(names))
         y = None if labels is None else reading.read_labels(labels, named)
         texts = None if self.texts is None else read_texts(self.texts, n, named.ids, features)
-        known = None
-        if self.nuisance is not None:
-            path = features if column else self.nuisance
-            known = read_labels(path, n, named.ids, column, reading.id_column, partial=True)
-        return fitted, data.values, make_items(n, names, y, self.images, texts, known)
+        known = self.nuisance and read_nuisance_columns(self.nuisance, named, reading)
+        items = make_items(n, names, y, self.images, texts, known or None)
+        return fitted, data.values, items

@@ -99,6 +99,7 @@ class Answers:
             "spaces": spaces,
             "has_pictures": self.has_pictures,
             "categories": list(catalog.category_names),
+            "nuisance": list(catalog.items.nuisance),
             "accepts_images": self.accepts_images,
             "map_note": layout_note(len(catalog)),
             "can_label": self.can_label,
@@ -166,11 +167,13 @@ class Answers:
             return SearchTarget(upload.name, None, upload.vector, upload.picture is not None)
         raise RequestError(400, "a search needs an id, a row or an upload")
 
-    def search(self, target: SearchTarget, space: str, k: int) -> NearestRows:
-        """Return the nearest rows in a space."""
-        index = self.catalog.indices[space]
+    def search(self, target: SearchTarget, space: str, query: Query) -> NearestRows:
+        """Return the k nearest rows in a space; `across` a nuisance only those of other values."""
+        index, k = self.catalog.indices[space], integer(query, "k", 20, 1, MAX_K)
+        across = choice(query, "across", ("", *self.catalog.items.nuisance))
         if target.row is not None:
-            return index.near_row(target.row, k)
+            among = self.catalog.across(across, target.row) if across else None
+            return index.near_row(target.row, k, among)
         assert target.vector is not None
         if space == "raw":
             return index.near_vector(target.vector, k)
@@ -181,9 +184,8 @@ class Answers:
         """Return the nearest items of a row or an upload in one space."""
         target = self.target(query)
         space = choice(query, "space", tuple(self.catalog.indices))
-        k = integer(query, "k", 20, 1, MAX_K)
         start = time.perf_counter()
-        nearest = self.search(target, space, k)
+        nearest = self.search(target, space, query)
         seconds = time.perf_counter() - start
         pairs = zip(nearest.rows.tolist(), nearest.cosine_similarity.tolist(), strict=True)
         items = [{**self.item(row), "similarity": round(score, 4)} for row, score in pairs]
@@ -224,11 +226,10 @@ class Answers:
     def export(self, query: Query) -> str:
         """Return the neighbors in all spaces as CSV."""
         target = self.target(query)
-        k = integer(query, "k", 20, 1, MAX_K)
         header = ["query", "space", "rank", "similarity", "row", "id", "label", "cluster"]
         lines = []
         for space in self.catalog.indices:
-            nearest = self.search(target, space, k)
+            nearest = self.search(target, space, query)
             pairs = zip(nearest.rows.tolist(), nearest.cosine_similarity.tolist(), strict=True)
             for rank, (row, score) in enumerate(pairs, start=1):
                 item = self.item(row)

@@ -104,12 +104,11 @@ class Catalog:
         """The columns that can color the map."""
         labels = ("label",) if self.items.labeled_mask.any() else ()
         expected = self.labels is not None or self.clusters.state == "working"
-        known = ("nuisance",) if "nuisance" in self.items.metadata else ()
-        return (*known, *labels, *(("cluster",) if expected else ()))
+        return (*self.items.nuisance, *labels, *(("cluster",) if expected else ()))
 
     def category(self, name: str) -> Category:
         """Return a nuisance, labels or pseudo-clusters as names and codes."""
-        if name == "nuisance":
+        if name in self.items.nuisance:
             return encode_category([value or None for value in self.items.metadata[name]])
         if name == "label":
             return encode_category(self.items.labels or [])
@@ -118,6 +117,11 @@ class Catalog:
             return encode_category([None] * len(self))
         titles = {c: clusters.title(c) if clusters else str(c) for c in np.unique(labels).tolist()}
         return encode_category([None if c < 0 else titles[c] for c in labels.tolist()])
+
+    def across(self, name: str, row: int) -> NDArray[np.bool_]:
+        """Return the rows with another known value of a nuisance than a row has."""
+        values = np.array(self.items.metadata[name])
+        return np.asarray((values != values[row]) & (values != ""))
 
     def cluster_of(self, row: int) -> int | None:
         """Return the cluster of a row; None for noise and where clusters are not known."""

@@ -64,17 +64,21 @@ class ExactIndex:
         """Number of dimensions."""
         return int(self.rows.shape[1])
 
-    def near_row(self, row: int, k: int) -> NearestRows:
-        """Return the k nearest other rows of a row."""
-        return self._search(self.rows[row], k, row)
+    def near_row(self, row: int, k: int, among: NDArray[np.bool_] | None = None) -> NearestRows:
+        """Return the k nearest other rows of a row, of all rows or `among` some."""
+        excluded = np.zeros(len(self), bool) if among is None else ~among
+        excluded[row] = True
+        return self._search(self.rows[row], k, excluded)
 
     def near_vector(self, vector: Array, k: int) -> NearestRows:
         """Return the k nearest rows of any vector."""
         return self._search(unit_rows(np.asarray(vector)[None])[0].astype(np.float32), k, None)
 
-    def _search(self, query: NDArray[np.float32], k: int, excluded: int | None) -> NearestRows:
+    def _search(
+        self, query: NDArray[np.float32], k: int, excluded: NDArray[np.bool_] | None
+    ) -> NearestRows:
         n = len(self)
-        k = min(k, n - (excluded is not None))
+        k = min(k, n - (0 if excluded is None else int(excluded.sum())))
         if k <= 0:
             return NearestRows(np.empty(0, np.intp), np.empty(0, np.float32))
         approximate = np.empty(n, np.float32)

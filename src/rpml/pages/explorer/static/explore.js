@@ -7,7 +7,7 @@ import { $, Problem, ask, calm, checked, complain, download, page, say, views } 
 import { nextTool, select, selectButton, startSelection } from "./selection.js";
 import { findRows, isFiltered, showMatches, startTable } from "./table.js";
 
-const DEFAULTS = { id: "", upload: "", k: "20", tab: "neighbors", cluster: "", sort: "size", least: "1", map: "rpml", beside: "", color: "", view: "", q: "", where: "", by: "", show: "list" };
+const DEFAULTS = { id: "", upload: "", k: "20", across: "", tab: "neighbors", cluster: "", sort: "size", least: "1", map: "rpml", beside: "", color: "", view: "", q: "", where: "", by: "", show: "list" };
 const ALLOWED = { tab: ["neighbors", "table", "clusters", "labels"], show: ["list", "gallery"], sort: ["size", "impurity", "name"], k: ["10", "20", "50", "100"] };
 const narrow = matchMedia("(max-width: 61.99rem)");
 let focusResults = false; // after an item was chosen in a list or searched for
@@ -46,7 +46,7 @@ function update(before) {
   const focused = document.activeElement;
   if (changed("tab")) showTab();
   if (focused.closest("[role=tabpanel][hidden]")) leaveField();
-  if (changed("id", "upload", "k")) search();
+  if (changed("id", "upload", "k", "across")) search();
   if (changed("show") && chosen() && page.results.rpml) showResults();
   if (changed("cluster")) showCluster();
   if (changed("sort", "least")) listClusters();
@@ -68,6 +68,12 @@ function chosen() {
   return page.state.id ? { id: page.state.id } : null;
 }
 
+/* How many neighbors, and of which nuisance only those of other values (of items, not of uploads). */
+function wanted() {
+  const across = page.state.id && page.about.nuisance.includes(page.state.across) ? { across: page.state.across } : {};
+  return { k: page.state.k, ...across };
+}
+
 async function search() {
   const query = chosen();
   calm();
@@ -83,7 +89,7 @@ async function search() {
   const slow = setTimeout(() => $("panel-neighbors").setAttribute("aria-busy", "true"), 150);
   try {
     await Promise.all(Object.keys(page.about.spaces).map(async (space) => {
-      page.results[space] = await ask("/api/neighbors", { ...query, space, k: page.state.k }, `search-${space}`);
+      page.results[space] = await ask("/api/neighbors", { ...query, space, ...wanted() }, `search-${space}`);
     }));
     showResults();
     say(`Neighbors of ${page.results.rpml.query.title}`);
@@ -129,6 +135,9 @@ function tools() {
   const size = views.element("select", { id: "how-many", ariaLabel: "How many neighbors" });
   for (const k of ["10", "20", "50", "100"]) size.append(views.element("option", { value: k, textContent: `${k} nearest`, selected: k === page.state.k }));
   size.addEventListener("change", () => go({ k: size.value }));
+  const across = views.element("select", { id: "across", ariaLabel: "Which neighbors", hidden: !page.about.nuisance.length || !page.state.id });
+  for (const [name, text] of [["", "of all items"], ...page.about.nuisance.map((name) => [name, `of another ${name}`])]) across.append(views.element("option", { value: name, textContent: text, selected: name === page.state.across }));
+  across.addEventListener("change", () => go({ across: across.value }));
   const gallery = page.state.show === "gallery";
   const show = views.element("button", { type: "button", id: "show", textContent: gallery ? "Show as lists" : "Show as gallery", hidden: !page.about.has_pictures });
   show.addEventListener("click", () => { go({ show: gallery ? "list" : "gallery" }); $("show").focus(); });
@@ -144,7 +153,7 @@ function tools() {
     setTimeout(() => { copy.textContent = "Copy link"; }, 1800);
   });
   const select = selectButton("Select these", () => Object.values(page.results).filter(Boolean).flatMap((found) => found.items.map((item) => item.row)));
-  return views.element("div", { className: "tools" }, size, show, select, download("/api/neighbors.csv", { ...chosen(), k: page.state.k }), copy);
+  return views.element("div", { className: "tools" }, size, across, show, select, download("/api/neighbors.csv", { ...chosen(), ...wanted() }), copy);
 }
 
 function welcome() {
