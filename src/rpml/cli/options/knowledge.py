@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,8 @@ def read_knowledge(
 
 def read_queries(queries: str, rows: Array, name: str, reading: LabeledReadingOptions) -> Array:
     """Read vectors of queries; they have as many columns as the rows of the file `name`."""
+    if queries.lower().endswith(".npy"):  # the rows may be a table, from which columns are chosen
+        reading = replace(reading, columns=None)
     found = reading.open(queries).load().values
     if found.shape[1] != rows.shape[1]:
         raise InputError(
