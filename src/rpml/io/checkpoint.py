@@ -199,7 +199,7 @@ class ResumableRun(ABC):
         return target.with_name(target.name + self._suffix)
 
     def check(self, inputs: Inputs = ()) -> None:
-        """Raise InputError, before any work, if an output exists, is an input or is foreign.
+        """Raise InputError, before any work, if an output exists, is an input or not of rpml.
 
         Parameters
         ----------

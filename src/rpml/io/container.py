@@ -8,8 +8,7 @@ import json
 import os
 import stat
 import struct
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -154,39 +153,33 @@ def _check_file(path: Path) -> None:
         raise ModelFormatError(f"{path} has {status.st_size} bytes, more than any rpml file")
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
-    """Open a safetensors file of rpml: the file and its metadata."""
+def _read(path: Path, whole: bool) -> tuple[Arrays, Json, dict[str, str]]:
+    """Read a file of rpml: its arrays, if `whole`, its fields and the text of these."""
     from safetensors import SafetensorError, safe_open
 
+    _check_file(path)
     try:
         with safe_open(path, framework="np") as file:
-            fields = dict(file.metadata() or {})
-            if "rpml" not in fields or "checksum" not in fields:
-                raise ModelFormatError(f"{path} is a safetensors file, but not written by rpml")
-            yield file, fields
+            raw = dict(file.metadata() or {})
+            names = file.keys() if whole else []
+            arrays = {name: file.get_tensor(name) for name in names}
     except (SafetensorError, OSError, KeyError, TypeError, OverflowError, AttributeError) as error:
         raise ModelFormatError(f"{path} is damaged: {first_line(error)}") from error
-
-
-def _parse(path: Path, text: str) -> Json:
+    if "rpml" not in raw or "checksum" not in raw:
+        raise ModelFormatError(f"{path} is a safetensors file, but not written by rpml")
     try:
-        fields = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ModelFormatError(f"{path} is damaged: its metadata is not JSON") from error
-    try:
+        fields = json.loads(raw["rpml"])
         check_json(fields, {"metadata": {}, "rpml_version?": str})
-    except ModelFormatError as error:
-        raise ModelFormatError(f"{path} is damaged: {error}") from error
-    return fields  # type: ignore[no-any-return]
+    except (ValueError, RecursionError) as error:
+        known = isinstance(error, ModelFormatError)
+        reason = str(error) if known else "its metadata is not JSON"
+        raise ModelFormatError(f"{path} is damaged: {reason}") from error
+    return arrays, fields, raw
 
 
 def container_kind(path: str | Path) -> str:
     """Return what kind of file `write_container` wrote; ModelFormatError for files of others."""
-    path = Path(path)
-    _check_file(path)
-    with _opened(path) as (_, fields):
-        return str(_parse(path, fields["rpml"]).get("kind"))
+    return str(_read(Path(path), whole=False)[1].get("kind"))
 
 
 def read_container(path: str | Path, kind: str, version: int) -> tuple[Arrays, Json]:
@@ -194,11 +187,7 @@ def read_container(path: str | Path, kind: str, version: int) -> tuple[Arrays, J
 
     Returns the arrays, and "format_version", "rpml_version" and the writer's own "metadata".
     """
-    path = Path(path)
-    _check_file(path)
-    with _opened(path) as (file, raw):
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    fields = _parse(path, raw["rpml"])
+    arrays, fields, raw = _read(Path(path), whole=True)
     if fields.get("kind") != kind:
         stored = str(fields.get("kind"))[:40]
         raise ModelFormatError(f"{path} is {_with_article(stored)}, not {_with_article(kind)}")

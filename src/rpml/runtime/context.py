@@ -1,5 +1,6 @@
 """The context of a fit: random streams, progress reports and stages stored on disk."""
 
+import itertools
 import logging
 import math
 import time
@@ -56,24 +57,6 @@ class PrintedProgress:
             count = f"{progress.done}/{progress.total}"
             print(f"[RPML] {progress.stage} {count}{figures}, {seconds:.1f} s", flush=True)
         return self.report(progress)
-
-
-@dataclass
-class Steps:
-    """Reports each completed step of a stage."""
-
-    stage: str
-    total: int
-    report: Callable[[Progress], object]
-    done: int = 0
-
-    def __call__(self) -> None:
-        self.done = min(self.done + 1, self.total - 1)  # the stage reports its own end
-        self.report(Progress(self.stage, self.done, self.total))
-
-
-def silent() -> None:
-    """Ignore a step."""
 
 
 @dataclass
@@ -164,6 +147,11 @@ class Context:
         self.report(Progress(stage, 0, 1))
         yield
         self.report(Progress(stage, 1, 1))
+
+    def steps(self, stage: str, total: int) -> Callable[[], object]:
+        """Return a function that reports one more finished step; the stage reports its own end."""
+        done = itertools.count(1)
+        return lambda: self.report(Progress(stage, min(next(done), total - 1), total))
 
     def key(self, *inputs: object) -> str:
         """Return the digest of a stage's inputs; empty without a store, and nothing is read."""

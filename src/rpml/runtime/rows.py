@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -38,15 +38,8 @@ def _block_rows(X: Array, dtype: DTypeLike) -> int:
     return max(1, BLOCK_BYTES // (max(1, int(X.shape[1])) * np.dtype(dtype).itemsize))
 
 
-class HasDtype(Protocol):
-    """Anything with a dtype: an array, or rows held elsewhere."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
-
-
-def float_dtype(X: HasDtype) -> type[np.floating]:
-    """Return the dtype to compute in: float32 for float16 and float32, else float64."""
+def float_dtype(X: Any) -> type[np.floating]:
+    """Return the dtype to compute with X, or rows held elsewhere: float32 or float64."""
     return np.float32 if X.dtype in (np.float16, np.float32) else np.float64
 
 

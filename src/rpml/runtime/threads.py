@@ -116,18 +116,12 @@ def sum_chunks(
     for first in range(0, len(pieces), threads):
         batch = pieces[first : first + threads]
         parts = [np.empty(shape, dtype) for _ in batch]
-        run_chunks(functools.partial(_fill_piece, fill, batch, parts), len(batch), 1)
+
+        def work(i: int, _start: int, _stop: int) -> None:
+            fill(*batch[i], parts[i])  # noqa: B023 (called in this round)
+
+        run_chunks(work, len(batch), 1)
         for part in parts:
             total = part if total is None else np.add(total, part, out=total)
     assert total is not None  # there is always a chunk
     return total
-
-
-def _fill_piece(
-    fill: Callable[[int, int, Array], object],
-    pieces: list[tuple[int, int]],
-    parts: list[Array],
-    i: int,
-    *_: int,
-) -> None:
-    fill(*pieces[i], parts[i])

@@ -36,7 +36,7 @@ from rpml.method.whitening.neighborhoods import (
 )
 from rpml.method.whitening.pairs import pair_scatter, pairs_within, with_paired
 from rpml.method.whitening.scatter_choice import ScatterChoice
-from rpml.runtime.context import Context, Steps
+from rpml.runtime.context import Context
 from rpml.runtime.rows import Array, count_blocks
 from rpml.runtime.wording import counted
 
@@ -85,7 +85,7 @@ def choose_whitening(
     if settings.whiten is None:
         return Whitening(identity(X.shape[1], unit), None)
     if spectrum is None:
-        step = Steps("whiten", 2 * count_blocks(X) + 1, context.report)  # mean, moments, the rest
+        step = context.steps("whiten", 2 * count_blocks(X) + 1)  # mean, moments, the rest
         spectrum = principal_axes(X, unit, center=True, step=step)
     size = size_within(spectrum, X.shape, settings)
     if not isinstance(settings.whiten, str):

@@ -11,7 +11,6 @@ from scipy.linalg import blas
 
 from rpml.method.whitening import constants as const
 from rpml.runtime.blas import gram, single_blas_thread
-from rpml.runtime.context import silent
 from rpml.runtime.rows import Array, float_dtype, row_blocks, unit_rows, with_lengths
 from rpml.runtime.threads import run_chunks
 from rpml.runtime.validation import check_finite
@@ -122,7 +121,7 @@ class Spectrum:
 
 
 def principal_axes(
-    X: Array, unit_input: bool, center: bool, step: Callable[[], None] = silent
+    X: Array, unit_input: bool, center: bool, step: Callable[[], object] = lambda: None
 ) -> Spectrum:
     """Eigen-decomposition of the covariance (or, uncentered, of the second moments) of the rows.
 
@@ -149,7 +148,7 @@ def principal_axes(
     return Spectrum(mean, axes * sign_of_largest(axes), variances[significant])
 
 
-def row_sum(X: Array, unit_input: bool, step: Callable[[], None] = silent) -> Array:
+def row_sum(X: Array, unit_input: bool, step: Callable[[], object] = lambda: None) -> Array:
     """Sum of the rows, or of the rows scaled to unit norm."""
     prepared = unit_rows if unit_input else np.asarray
     total = np.zeros(X.shape[1])
@@ -164,7 +163,7 @@ def second_moments(
     mean: Array,
     unit_input: bool,
     dtype: type[np.floating] | None = None,
-    step: Callable[[], None] = silent,
+    step: Callable[[], object] = lambda: None,
 ) -> Array:
     """(d, d): sum over the rows of (x - mean)(x - mean)', products in X's precision or `dtype`."""
     prepared = unit_rows if unit_input else np.asarray
