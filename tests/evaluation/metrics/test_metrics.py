@@ -16,6 +16,7 @@ from rpml.evaluation.metrics import (
     clustering_scores,
     first_hit_rank,
     kmeans,
+    nmi_interval,
     normalized_mutual_information,
     pair_scores,
     recall_at_k,
@@ -348,3 +349,16 @@ def test_empty_clusters_are_filled_with_the_farthest_rows():
     assert result.inertia == pytest.approx(0.5, abs=1e-3)
     every = kmeans(np.repeat(rows, 3, axis=0), 5, np.random.default_rng(0))
     assert len(set(every.labels.tolist())) == 5
+
+
+def test_the_interval_of_nmi_is_that_of_a_literal_bootstrap():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 4, 300)
+    clusters = np.where(rng.random(300) < 0.6, y, rng.integers(0, 5, 300))
+    found = nmi_interval(clusters, y)
+    draws = [rng.integers(0, 300, 300) for _ in range(400)]
+    spread = np.std([normalized_mutual_info_score(y[d], clusters[d]) for d in draws])
+    assert found.value == pytest.approx(normalized_mutual_info_score(y, clusters))
+    assert (found.high - found.low) / 2 == pytest.approx(1.96 * spread, rel=0.2)
+    alike = nmi_interval(np.zeros(9), np.zeros(9))
+    assert (alike.value, alike.low, alike.high) == (1, 1, 1)

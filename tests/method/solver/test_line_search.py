@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpml.method.solver.line_search import line_search
+from rpml.method.solver.line_search import _from_slope, line_search
 
 
 @settings(max_examples=60, deadline=None)
@@ -55,3 +55,16 @@ def test_infinite_and_nan_values_are_walls():
 
     t, _ = line_search(phi, 1.0, -2.0, first=100.0)
     assert t == pytest.approx(1.0, rel=0.1)
+
+
+@pytest.mark.parametrize("minimum", [0.25, 3.0])
+@pytest.mark.parametrize("t", [0.1, 7.0])
+def test_value_and_slope_at_zero_and_one_value_give_the_vertex_of_a_parabola(minimum, t):
+    def phi(t):
+        return 2 * (t - minimum) ** 2
+
+    assert _from_slope(phi(0), -4 * minimum, (t, phi(t))) == pytest.approx(minimum)
+
+
+def test_a_value_below_the_tangent_asks_for_a_step_ten_times_as_long():
+    assert _from_slope(1.0, -1.0, (0.5, 0.1)) == 5.0
