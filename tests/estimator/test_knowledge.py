@@ -119,6 +119,15 @@ def test_queries_and_documents_meet():
     assert found(known) > found(usual) + 0.1
 
 
+def test_twenty_queries_can_be_enough():
+    documents, queries = searched()
+    usual, known = fitted(documents), fitted(documents, queries=queries[:20])
+    assert known.whitening_.nuisance.used
+    scores = [m.transform(queries[200:]) @ m.transform(documents).T for m in (usual, known)]
+    before, after = (np.mean(s.argmax(axis=1) == np.arange(200, 400)) for s in scores)
+    assert after > before + 0.1
+
+
 def test_documents_as_queries_change_nothing():
     documents, _ = searched()
     known = fitted(documents[:200], queries=documents[200:])

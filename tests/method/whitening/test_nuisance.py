@@ -72,6 +72,19 @@ def test_pairs_across_values_are_mutual_and_mostly_right():
     assert len(np.unique(pairs, axis=0)) == len(pairs)
 
 
+def test_more_pairs_per_row_are_mutual_and_include_the_nearest():
+    X, _, v = translations(shift=0.0, languages=2)
+    nearest = {tuple(pair) for pair in np.sort(cross_pairs(X, v), axis=1).tolist()}
+    pairs = np.sort(cross_pairs(X, v, 3), axis=1)
+    found = {tuple(pair) for pair in pairs.tolist()}
+    assert nearest < found
+    assert len(found) == len(pairs)
+    assert (v[pairs[:, 0]] != v[pairs[:, 1]]).all()
+    assert np.bincount(pairs.ravel()).max() <= 3
+    few = cross_pairs(X[:3], np.array([0, 1, 1]), 3)  # fewer rows than asked for
+    assert sorted(np.sort(few, axis=1).tolist()) == [[0, 1], [0, 2]]
+
+
 def test_scatter_across_values_is_large_where_the_noise_is():
     X, _, v = translations(shift=0.0)
     X = X - X.mean(axis=0)

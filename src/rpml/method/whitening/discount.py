@@ -79,7 +79,7 @@ def _discounted(
     prior = turn.T @ rows.prior @ turn
     Y = times(rows.Y, turn.astype(rows.Y.dtype))
     size = min(rows.n_components, len(variances))
-    made = cross_scatter(Y, rows.nuisance.values, np.diag(variances), prior, size)
+    made = cross_scatter(Y, rows.nuisance.values, np.diag(variances), prior, size, rows.n_mutual)
     strength = {share: shrinkage_of(share, made, size) for share in verdict.gains}
     choice = ScatterChoice(
         source=source,

@@ -121,23 +121,33 @@ def comparable_rows(values: Index, rng: np.random.Generator) -> Index:
     return np.sort(rng.permutation(rows)[:MAX_CROSS_ROWS])
 
 
-def cross_pairs(rows: Array, values: Index) -> Index:
-    """Return (m, 2) rows of different values that are each other's nearest of these values."""
+def cross_pairs(rows: Array, values: Index, k: int = 1) -> Index:
+    """Return (m, 2) rows of different values that are each other's k nearest of these values."""
     order = np.argsort(values, kind="stable")
     rows, names = unit_rows(rows[order]), np.unique(values[order], return_inverse=True)[1]
     bounds = np.searchsorted(names, np.arange(names.max() + 2))
     parts = [slice(*bound) for bound in pairwise(bounds)]
     similarity = times(rows, rows.T)
     hub = np.stack([_mean_of_largest(similarity[:, part], CROSS_HUB) for part in parts], axis=1)
-    nearest = np.empty((len(rows), len(parts)), np.intp)
+    nearest = np.full((len(rows), len(parts), k), -1)
     for i, part in enumerate(parts):
         scores = 2 * similarity[:, part] - hub[part][:, names].T
-        nearest[:, i] = part.start + scores.argmax(axis=1)
-    first = np.repeat(np.arange(len(rows)), len(parts))
+        found = top_columns(scores, k)
+        nearest[:, i, : found.shape[1]] = part.start + found
+    first = np.repeat(np.arange(len(rows)), len(parts) * k)
     second = nearest.ravel()
     mutual = (first < second) & (names[first] != names[second])
-    mutual &= nearest[second, names[first]] == first
+    first, second = first[mutual], second[mutual]
+    mutual = (nearest[second, names[first]] == first[:, None]).any(axis=1)
     return np.asarray(order[np.stack([first[mutual], second[mutual]], axis=1)])
+
+
+def top_columns(scores: Array, k: int) -> Index:
+    """Return the k columns of the largest score of each row, or all, in any order."""
+    if k == 1:
+        return np.asarray(scores.argmax(axis=1)[:, None])
+    k = min(k, scores.shape[1])
+    return np.asarray(np.argpartition(-scores, k - 1, axis=1)[:, :k])
 
 
 def _mean_of_largest(scores: Array, k: int) -> Array:
@@ -170,16 +180,19 @@ def shrinkage_of(share: float, made: CrossScatter, size: int) -> float:
     return share / (1 - share) * size / len(made.scatter)
 
 
-def cross_scatter(Y: Array, values: Index, spread: Array, prior: Array, size: int) -> CrossScatter:
+def cross_scatter(
+    Y: Array, values: Index, spread: Array, prior: Array, size: int, k: int = 1
+) -> CrossScatter:
     """Return the scatter of pairs across values, found again in the space it gives.
 
-    Few pairs are blended with the scatter within neighborhoods, the prior.
+    There, rows are paired with up to k of each value. Few pairs are blended with the scatter
+    within neighborhoods, the prior.
     """
     q = Y.shape[1]
     spread = spread + 1e-8 * np.trace(spread) / q * np.eye(q)
     seen = Y
     for last in (False, True):
-        pairs = cross_pairs(seen, values)
+        pairs = cross_pairs(seen, values, k if last else 1)
         if len(pairs) == 0:
             break
         rest = Y[pairs[:, 0]] - Y[pairs[:, 1]]

@@ -28,9 +28,12 @@ from rpml.method.whitening.constants import (
     CROSS_NEAR_BEST,
     CROSS_SHARES,
     CROSS_VALUE_ROWS,
+    FEW_QUERIES,
     JUDGED_QUERIES,
     JUDGED_REPEATS,
     JUDGED_ROWS,
+    QUERY_PAIRS,
+    QUERY_SHARES,
 )
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
@@ -73,6 +76,16 @@ class KnownRows:
         """Queries are ranked among documents only, other rows among all."""
         return not self.asks.all()
 
+    @property
+    def n_mutual(self) -> int:
+        """How many rows of another value may be the same as a row."""
+        return QUERY_PAIRS if self.only_queries else 1
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The shares of shrinkage that are tried."""
+        return QUERY_SHARES if self.only_queries else CROSS_SHARES
+
     def subset(self, rows: Index) -> KnownRows:
         return KnownRows(
             self.Y[rows],
@@ -108,17 +121,23 @@ def judge(rows: KnownRows, n_pairs: int, rng: np.random.Generator) -> Verdict:
     excess = (found - chance) / max(1e-9, 1 - chance)
     if excess < CROSS_EXCESS:
         return Verdict(None, {}, "that is hardly more than by chance: there is nothing to remove")
-    views = list(_views(rows.subset(rng.permutation(len(values))[:JUDGED_ROWS]), rng))
-    if not sum(len(view) for view in views):
+    judged = rows.subset(rng.permutation(len(values))[:JUDGED_ROWS])
+    views = list(_views(judged, rng))
+    if rows.only_queries and judged.asks.sum() < FEW_QUERIES:
+        views += _views(judged, rng)
+    if not sum(len(ranks) for ranks, _ in views):
         return Verdict(None, {}, "too few rows of different values are each other's nearest")
-    ranks = np.concatenate(views)
+    ranks, asking = (np.concatenate(parts) for parts in zip(*views, strict=True))
     usual, pca, *known = ranks.mean(axis=0)
     best = int(np.argmin(known))
     gains = usual - np.array(known)
-    # a row is judged by both halves of the axes
-    error = float((ranks[:, 0] - ranks[:, 2 + best]).std() / np.sqrt(len(ranks) / 2))
+    fall, n_judged = ranks[:, 0] - ranks[:, 2 + best], len(ranks) / 2  # by both halves of the axes
+    if rows.only_queries:  # a query has several documents
+        queries, pairs = np.unique(asking, return_inverse=True, return_counts=True)[1:]
+        fall, n_judged = np.bincount(queries, fall) / pairs, len(pairs)
+    error = float(fall.std() / np.sqrt(n_judged))
     needed = CROSS_CLEAR * error - CROSS_HANDICAP
-    evidence = dict(zip(CROSS_SHARES, gains.tolist(), strict=True))
+    evidence = dict(zip(rows.shares, gains.tolist(), strict=True))
     if -known[best] < CROSS_AGREES:
         what = "rows of different values that are each other's nearest have little in common"
         return Verdict(None, evidence, f"{what}: it may be what matters")
@@ -128,10 +147,11 @@ def judge(rows: KnownRows, n_pairs: int, rng: np.random.Generator) -> Verdict:
         return Verdict(None, evidence, unsure)
     if gains[best] < 0:
         measured += ", by a map that only half of the rows made"
-    near = CROSS_NEAR_BEST if n_pairs >= CROSS_MANY else 1.0
+    many = n_pairs >= CROSS_MANY and not rows.only_queries
+    near = CROSS_NEAR_BEST if many else 1.0
     over_pca = pca - np.array(known)
     strongest = int((over_pca >= near * over_pca[best]).argmax())
-    return Verdict(CROSS_SHARES[strongest], evidence, measured)
+    return Verdict(rows.shares[strongest], evidence, measured)
 
 
 def ranked(gain: float, by_queries: bool) -> str:
@@ -158,8 +178,8 @@ def shared(Y: Array, values: Index, asks: Mask, rng: np.random.Generator) -> tup
     return float(found.mean()), float(((counts - 1) / max(1, len(known) - 1)).mean())
 
 
-def _views(rows: KnownRows, rng: np.random.Generator) -> Iterator[Array]:
-    """Per half of the rows and of the axes: the ranks of mutual neighbors, see `_ranks`."""
+def _views(rows: KnownRows, rng: np.random.Generator) -> Iterator[tuple[Array, Index]]:
+    """Per half of the rows and of the axes: ranks of mutual neighbors, and who asked."""
     half = random_halves(rows.Y.shape[1], rng)
     order = rng.permutation(np.flatnonzero(rows.asks))
     folds = order[: len(order) // 2], order[len(order) // 2 :]
@@ -202,8 +222,9 @@ class _Maps:
         K = removal(Y[self.made], rows.nuisance.subset(self.made).columns)[0]
         spread, prior = rows.spread[half], self.prior[half]
         shortened = times(Y, K.astype(Y.dtype))
-        learned = cross_scatter(shortened[frequent], values, K @ spread @ K, K @ prior @ K, size)
-        maps = [learned.map(share, size) for share in CROSS_SHARES]
+        scatters = K @ spread @ K, K @ prior @ K
+        learned = cross_scatter(shortened[frequent], values, *scatters, size, rows.n_mutual)
+        maps = [learned.map(share, size) for share in rows.shares]
         usual = times(Y, self._usual(half, size).astype(Y.dtype))
         embeddings = [times(shortened, A.astype(Y.dtype)) for A in maps]
         return _Learned(Y[:, :size], usual, embeddings, self.made)
@@ -230,22 +251,23 @@ class _Learned:
 
 def _ranks(
     rows: KnownRows, learned: _Learned, seen: Mask, tested: Index, rng: np.random.Generator
-) -> Array:
+) -> tuple[Array, Index]:
     """Return (n_pairs, 2 + n_shares): log(1 + rank) by the usual map, PCA and each share.
 
-    Less its mean over random rows, so that negative values are better than chance.
+    Less its mean over random rows, so that negative values are better than chance. Also the row
+    that asked, per pair.
     """
     Y, values = np.compress(~seen, rows.Y, axis=1), rows.nuisance.values
     K = removal(Y[learned.made], rows.nuisance.subset(learned.made).columns)[0]
     asked = np.zeros(len(Y), bool)
     asked[tested] = True
-    pairs = _mutual(times(Y, K.astype(Y.dtype)), values, asked, rng)
+    pairs = _mutual(times(Y, K.astype(Y.dtype)), values, asked, rows.n_mutual, rng)
     pool = np.flatnonzero(~rows.asks) if rows.only_queries else np.arange(len(Y))
     by_map = [
         log_ranks(seen_rows, pairs, pool)
         for seen_rows in (learned.usual, learned.plain, *learned.embeddings)
     ]
-    return np.asarray(np.stack(by_map, axis=1) - (np.log(len(pool)) - 1))
+    return np.stack(by_map, axis=1) - (np.log(len(pool)) - 1), pairs[:, 0]
 
 
 def _of_frequent_values(values: Index, rows: Index) -> Index:
@@ -255,10 +277,10 @@ def _of_frequent_values(values: Index, rows: Index) -> Index:
     return known[counts[values[known]] >= CROSS_VALUE_ROWS]
 
 
-def _mutual(Y: Array, values: Index, asked: Mask, rng: np.random.Generator) -> Index:
+def _mutual(Y: Array, values: Index, asked: Mask, k: int, rng: np.random.Generator) -> Index:
     """Return (m, 2) mutual neighbors across values, the first of them asked."""
     known = np.flatnonzero(values >= 0)
-    pairs = known[cross_pairs(Y[known], values[known])]
+    pairs = known[cross_pairs(Y[known], values[known], k)]
     both = np.concatenate([pairs, pairs[:, ::-1]])
     return rng.permutation(both[asked[both[:, 0]]])[: 2 * JUDGED_QUERIES]
 
