@@ -89,38 +89,26 @@ def prepare(
 def measure(X: Array, metric: str, memory_limit: int) -> SearchCorpus:
     """Read all rows once: check that they are finite; find their center and norms."""
     n, d = X.shape
+    parts = list(slices(n, max(1, memory_limit // (32 * d))))
+    low, high, mean = np.full(d, np.inf), np.full(d, -np.inf), np.zeros(d)
+    for part in parts:
+        if (bad := first_not_finite(X[part])) is not None:
+            raise ValueError(f"X[{part.start + bad[0]}, {bad[1]}] is {X[part][bad]}")
+        if metric == "euclidean":
+            block: Array = np.asarray(X[part], dtype=np.float64)
+            low, high = np.minimum(low, block.min(axis=0)), np.maximum(high, block.max(axis=0))
+            mean += (block / n).sum(axis=0)
     if metric == "cosine":
-        for part in slices(n, _chunk(d, memory_limit)):
-            _check_finite(X[part], part.start)
         return SearchCorpus(X, metric, np.zeros(d), 1.0, np.full(n, 0.5))
-    low, high, mean = _range(X, memory_limit)
-    center, unit = center_and_unit(low, high, mean)
+    center, unit = _center_and_unit(low, high, mean)
     half = np.empty(n)
-    for part in slices(n, _chunk(d, memory_limit)):
+    for part in parts:
         block = prepare(X[part], metric, np.float64, center, unit)
         half[part] = 0.5 * np.einsum("ij,ij->i", block, block)
     return SearchCorpus(X, metric, center, unit, half)
 
 
-def _range(X: Array, memory_limit: int) -> tuple[NDArray[np.float64], ...]:
-    """Return minimum, maximum and mean of each column; ValueError if a value is not finite."""
-    n, d = X.shape
-    low, high, mean = np.full(d, np.inf), np.full(d, -np.inf), np.zeros(d)
-    for part in slices(n, _chunk(d, memory_limit)):
-        block = np.asarray(X[part], dtype=np.float64)
-        _check_finite(block, part.start)
-        low, high = np.minimum(low, block.min(axis=0)), np.maximum(high, block.max(axis=0))
-        mean += (block / n).sum(axis=0)
-    return low, high, mean
-
-
-def _check_finite(block: Array, first: int) -> None:
-    bad = first_not_finite(block)
-    if bad is not None:
-        raise ValueError(f"X[{first + bad[0]}, {bad[1]}] is {block[bad]}")
-
-
-def center_and_unit(
+def _center_and_unit(
     low: NDArray[np.float64], high: NDArray[np.float64], mean: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float]:
     """Return column means, rounded to a power of two near the column's spread, and a unit.
@@ -139,10 +127,6 @@ def center_and_unit(
     widest = float(spread.max())
     extreme = widest > 1e6 or 0 < widest < 1e-6
     return center, float(np.exp2(np.round(np.log2(widest)))) if extreme else 1.0
-
-
-def _chunk(d: int, memory_limit: int) -> int:
-    return max(1, memory_limit // (32 * d))
 
 
 def block_size(n: int, d: int, memory_limit: int) -> int:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 
 import numpy as np
@@ -66,15 +65,6 @@ class Supervision:
         return np.asarray(classed & (a == p) & (a != n))
 
 
-@dataclass(frozen=True)
-class _Links:
-    """The user's constraints of one kind."""
-
-    kind: str
-    rows: Rows
-    weights: NDArray[np.float64]
-
-
 def gather(
     labels: Labels | None,
     n: int,
@@ -90,17 +80,20 @@ def gather(
     if conflicts not in ("raise", "weight"):
         raise ValueError(f"conflicts={conflicts!r}: use 'raise' or 'weight'")
     labels = np.full(n, -1, np.intp) if labels is None else labels
-    pairs = [_links("must_link", must_link, n, 2), _links("cannot_link", cannot_link, n, 2)]
-    order = _links("comparisons", comparisons, n, 3)
-    if not any(len(one.rows) for one in (*pairs, order)):
-        n_classes = int(labels.max(initial=-1)) + 1
-        return Supervision(labels, n_classes, pairs[1].rows, order.rows) if n_classes else None
-    book = _Book(labels)
-    refused = [_refusal(book, *one) for one in _by_weight(pairs, conflicts)]
-    merged, apart = book.result()
-    supervision = Supervision(merged, int(labels.max(initial=-1)) + 1, apart, order.rows)
-    retained, wrong = _consistent(supervision, order)
-    report = [line for line in (*refused, *wrong) if line]
+    must, must_weights = _links("must_link", must_link, n, 2)
+    cannot, cannot_weights = _links("cannot_link", cannot_link, n, 2)
+    order, order_weights = _links("comparisons", comparisons, n, 3)
+    n_classes = int(labels.max(initial=-1)) + 1
+    if not (len(must) or len(cannot) or len(order)):
+        return Supervision(labels, n_classes, cannot, order) if n_classes else None
+    weights = np.concatenate([must_weights, cannot_weights])
+    turn = np.arange(len(weights))
+    if conflicts == "weight":
+        turn = np.argsort(-weights, kind="stable")  # ties in the given order
+    merged, apart, report = _combine(labels, must, cannot, turn.tolist())
+    known = Supervision(merged, n_classes, apart, order)
+    retained, wrong = _consistent(known, order_weights)
+    report += wrong
     more = f" ({len(report) - 1} more)" if len(report) > 1 else ""
     if report and conflicts == "raise":
         raise ValueError(
@@ -111,29 +104,29 @@ def gather(
         warnings.warn(
             f"{counted(len(report), 'constraint')} left out: {report[0]}{more}.", stacklevel=3
         )
-    return Supervision(merged, supervision.n_classes, apart, order.rows[retained])
+    return replace(known, comparisons=order[retained])
 
 
-def _links(kind: str, user_links: ArrayLike | None, n: int, width: int) -> _Links:
-    """Validate row indices and weights."""
+def _links(
+    kind: str, user_links: ArrayLike | None, n: int, width: int
+) -> tuple[Rows, NDArray[np.float64]]:
+    """Return the row indices and weights of the user's constraints of one kind."""
     values = np.asarray([] if user_links is None else user_links)
     if values.size == 0:
         values = np.empty((0, width))
-    if (
-        values.ndim != 2
-        or values.shape[1] not in (width, width + 1)
-        or values.dtype.kind not in "iuf"
-    ):
+    shaped = values.ndim == 2 and values.shape[1] in (width, width + 1)
+    if not shaped or values.dtype.kind not in "iuf":
         raise ValueError(
             f"{kind} must be an array of {width} row indices (and perhaps a weight) per line, got "
             f"{values.dtype} of shape {values.shape}."
         )
     rows = row_indices(kind, values[:, :width], n)
-    weights = values[:, width] if values.shape[1] > width else np.ones(len(values))
-    if not (np.isfinite(weights) & (weights > 0)).all():
-        i = int(np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))[0])
-        raise ValueError(f"The weight of {kind}[{i}] must be a positive number, got {weights[i]}.")
-    return _Links(kind, rows, weights.astype(np.float64))
+    weights = np.append(values, np.ones((len(values), 1)), axis=1)[:, width]
+    bad = np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))
+    if len(bad):
+        weight = weights[bad[0]]
+        raise ValueError(f"The weight of {kind}[{bad[0]}] must be a positive number, got {weight}.")
+    return rows, weights
 
 
 def row_indices(kind: str, values: NDArray[np.number], n: int) -> Rows:
@@ -147,102 +140,73 @@ def row_indices(kind: str, values: NDArray[np.number], n: int) -> Rows:
     return values.astype(np.intp)
 
 
-def _by_weight(links: list[_Links], conflicts: str) -> Iterator[tuple[str, int, int, int]]:
-    """Yield (kind, index, row, row) in the given order, or by decreasing weight."""
-    every = [(one, i) for one in links for i in range(len(one.rows))]
-    if conflicts == "weight":
-        every.sort(key=lambda item: -item[0].weights[item[1]])  # stable: ties in the given order
-    for one, i in every:
-        a, b = one.rows[i].tolist()
-        yield one.kind, i, a, b
+def _combine(
+    labels: Labels, must: Rows, cannot: Rows, turn: list[int]
+) -> tuple[Labels, Rows, list[str]]:
+    """Add the pairs of both kinds one by one, by their turn.
+
+    Returns the label of every row (classes, then sets of linked rows), the pairs that are apart,
+    and a sentence for each pair that contradicts earlier ones.
+    """
+    n_classes = int(labels.max(initial=-1)) + 1
+    rows, places = np.unique(np.vstack([must, cannot]), return_inverse=True)
+    places = places.reshape(-1, 2)
+    own = labels[rows]
+    part = np.where(own >= 0, own, n_classes + np.arange(len(rows)))  # the set of each row
+    apart = np.zeros(len(places), bool)
+    report = []
+    for t in turn:
+        one, two = part[places[t]]
+        linked, index = t < len(must), t if t < len(must) else t - len(must)
+        reason = ""
+        if linked and one != two:
+            pairs = part[places]
+            clash = apart & ((pairs == (one, two)) | (pairs == (two, one))).all(axis=1)
+            if max(one, two) < n_classes:
+                reason = "joins rows of two classes"
+            elif clash.any():
+                reason = f"contradicts cannot_link[{np.flatnonzero(clash)[-1] - len(must)}]"
+            else:  # a class keeps its number
+                one, two = (two, one) if two < n_classes else (one, two)
+                part[part == two] = one
+        elif not linked and one == two:
+            what = "rows of one class" if one < n_classes else "rows linked by must_link"
+            reason = f"parts {what if places[t, 0] != places[t, 1] else 'a row from itself'}"
+        apart[t] = not linked and not reason
+        if reason:
+            kind, (a, b) = "must_link" if linked else "cannot_link", rows[places[t]].tolist()
+            report.append(f"{kind}[{index}] ({a}, {b}) {reason}")
+    out = labels.copy()
+    sets, member, size = np.unique(part, return_inverse=True, return_counts=True)
+    free = (sets >= n_classes) & (size > 1)
+    number = np.where(sets < n_classes, sets, np.where(free, n_classes + np.cumsum(free) - 1, -1))
+    out[rows] = number[member]
+    order = [t for t in turn if apart[t]]
+    return out, rows[places[order]].reshape(-1, 2), report
 
 
-def _refusal(book: _Book, kind: str, i: int, a: int, b: int) -> str:
-    """Add one pair; return a sentence if it contradicts earlier ones."""
-    reason = book.join(a, b) if kind == "must_link" else book.part(a, b, i)
-    return f"{kind}[{i}] ({a}, {b}) {reason}" if reason else ""
-
-
-class _Book:
-    """The pairs added so far, as sets of rows that belong together (union-find)."""
-
-    def __init__(self, labels: Labels) -> None:
-        self.labels = labels
-        self.parent = np.arange(len(labels))
-        self.conflicts: dict[int, dict[int, int]] = {}  # sets apart from each, by which pair
-        self.pairs: list[tuple[int, int]] = []
-        classed = np.flatnonzero(labels >= 0)
-        classes, first, of_row = np.unique(labels[classed], return_index=True, return_inverse=True)
-        self.parent[classed] = classed[first][of_row]
-        self.named = dict(zip(classed[first].tolist(), classes.tolist(), strict=True))
-
-    def find(self, row: int) -> int:
-        while self.parent[row] != row:
-            self.parent[row] = self.parent[self.parent[row]]
-            row = int(self.parent[row])
-        return row
-
-    def join(self, a: int, b: int) -> str:
-        """Put two rows together; return the reason if they cannot be."""
-        a, b = self.find(a), self.find(b)
-        if a == b:
-            return ""
-        if a in self.named and b in self.named:
-            return "joins rows of two classes"
-        if b in self.conflicts.get(a, {}):
-            return f"contradicts cannot_link[{self.conflicts[a][b]}]"
-        if b in self.named:
-            a, b = b, a
-        self.parent[b] = a
-        for other, pair in self.conflicts.pop(b, {}).items():
-            self.conflicts.setdefault(a, {})[other] = pair
-            del self.conflicts[other][b]
-            self.conflicts[other][a] = pair
-        return ""
-
-    def part(self, a: int, b: int, index: int) -> str:
-        """Keep two rows apart; return the reason if they are together already."""
-        first, second = self.find(a), self.find(b)
-        if first == second:
-            of = " of one class" if first in self.named else " linked by must_link"
-            return "parts rows" + of if a != b else "parts a row from itself"
-        self.conflicts.setdefault(first, {})[second] = index
-        self.conflicts.setdefault(second, {})[first] = index
-        self.pairs.append((a, b))
-        return ""
-
-    def result(self) -> tuple[Labels, Rows]:
-        """Return the label of every row (classes, then linked rows), and the pairs apart."""
-        roots = np.array([self.find(i) for i in range(len(self.parent))], np.intp)
-        out = np.full(len(roots), -1, np.intp)
-        out[list(self.named)] = list(self.named.values())
-        out = out[roots]
-        linked = (np.bincount(roots, minlength=len(roots))[roots] > 1) & (out < 0)
-        after = int(self.labels.max(initial=-1)) + 1
-        out[linked] = after + np.unique(roots[linked], return_inverse=True)[1]
-        return out, np.array(self.pairs, np.intp).reshape(-1, 2)
-
-
-def _consistent(supervision: Supervision, order: _Links) -> tuple[NDArray[np.bool_], list[str]]:
-    """Return which `comparisons` can all hold, and a sentence for each that cannot.
+def _consistent(
+    known: Supervision, weights: NDArray[np.float64]
+) -> tuple[NDArray[np.bool_], list[str]]:
+    """Return which comparisons can all hold, and a sentence for each that cannot.
 
     "a closer to b than to c" contradicts a and c in one class without b. Otherwise each says that
     one distance is less than another: a cycle of these cannot hold, and its members of lowest
     weight are dropped until there is none.
     """
-    a, b, c = order.rows.T
-    same = (supervision.labels[a] == supervision.labels[c]) & (supervision.labels[a] >= 0)
-    other = (supervision.labels[b] >= 0) & (supervision.labels[b] != supervision.labels[a])
-    other &= np.maximum(supervision.labels[a], supervision.labels[b]) < supervision.n_classes
+    order = known.comparisons
+    a, b, c = order.T
+    of_a, of_b, of_c = known.labels[order].T
+    same = (of_a == of_c) & (of_a >= 0)
+    other = (of_b >= 0) & (of_b != of_a) & (np.maximum(of_a, of_b) < known.n_classes)
     wrong = same & other | (b == c) | (a == c)
-    report = [f"comparisons[{i}] {order.rows[i].tolist()} contradicts the classes of its rows"
+    report = [f"comparisons[{i}] {order[i].tolist()} contradicts the classes of its rows"
               for i in np.flatnonzero(wrong)]  # fmt: skip
     retained = ~wrong
-    while (cyclic := _in_cycles(order.rows, retained)).any():
-        lightest = np.flatnonzero(cyclic & (order.weights == order.weights[cyclic].min()))
-        i = int(lightest[-1])
+    while (cyclic := _in_cycles(order, retained)).any():
+        i = int(np.flatnonzero(cyclic & (weights == weights[cyclic].min()))[-1])
         others = [int(j) for j in np.flatnonzero(cyclic) if j != i][:3]
-        what = f"comparisons[{i}] {order.rows[i].tolist()}"
+        what = f"comparisons[{i}] {order[i].tolist()}"
         report.append(f"{what} closes a circle of distances with comparisons{others}")
         retained[i] = False
     return retained, report

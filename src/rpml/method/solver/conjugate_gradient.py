@@ -118,10 +118,10 @@ def descend(
     problem.move_to(state.L, state.theta)
     if not state.gradient:
         state.loss, state.gradient = _evaluate(problem, state.L)
-        norm = np.sqrt(inner(state.gradient, state.gradient))
         state.direction = tuple(-g for g in state.gradient)
-        state.expected = float(norm)  # the first guess is a step of unit length
-        state.record(**_recorded(problem, state, 0.0, 0))
+        # the first guess is a step of unit length
+        state.expected = float(np.sqrt(inner(state.gradient, state.gradient)))
+        _record(problem, state, 0.0, 0)
     step = partial(_cg_step, problem)
     if learning_rate is not None:
         step = partial(_fixed_step, problem, learning_rate / max(1, problem.n_triplets))
@@ -135,16 +135,14 @@ def _evaluate(problem: TripletObjective, L: Array) -> tuple[float, Tangent]:
     return loss, gradient if by_theta is None else (*gradient, by_theta)
 
 
-def _recorded(
-    problem: TripletObjective, state: SolverState, step: float, trials: int
-) -> dict[str, float]:
-    return {
-        "loss": state.loss,
-        "gradient_norm": float(np.sqrt(inner(state.gradient, state.gradient))),
-        "mean_weight": problem.mean_weight,
-        "step": step,
-        "trials": trials,
-    }
+def _record(problem: TripletObjective, state: SolverState, step: float, trials: int) -> None:
+    state.record(
+        loss=state.loss,
+        gradient_norm=np.sqrt(inner(state.gradient, state.gradient)),
+        mean_weight=problem.mean_weight,
+        step=step,
+        trials=trials,
+    )
 
 
 def _reason_to_stop(problem: TripletObjective, stopping: Stopping, state: SolverState) -> str:
@@ -188,7 +186,7 @@ def _cg_step(problem: TripletObjective, state: SolverState) -> str:
     state.L, state.theta, state.loss, state.gradient = L, theta, loss, gradient
     state.expected = t * -slope
     state.iteration += 1
-    state.record(**_recorded(problem, state, t, trials))
+    _record(problem, state, t, trials)
     return ""
 
 
@@ -216,7 +214,7 @@ def _fixed_step(problem: TripletObjective, rate: float, state: SolverState) -> s
     problem.move_to(state.L, state.theta)
     state.loss, state.gradient = _evaluate(problem, state.L)
     state.iteration += 1
-    state.record(**_recorded(problem, state, rate, 0))
+    _record(problem, state, rate, 0)
     return ""
 
 

@@ -12,7 +12,14 @@ from scipy import linalg
 
 from rpml.method.objective.triplet_loss import TripletObjective
 from rpml.method.objective.weights import PinnedWeights, weight_function
-from rpml.method.solver.conjugate_gradient import SolverState, Stopping, descend
+from rpml.method.solver.conjugate_gradient import (
+    Callback,
+    OptimizeResult,
+    SolverState,
+    Stopping,
+    descend,
+    iterate,
+)
 from rpml.method.triplets.batches import batch_sampler, mine_batch_triplets
 from rpml.runtime.rows import Array, Labels
 
@@ -105,3 +112,26 @@ def _mean_subspace(projections: Array, l: int) -> Array:
     d = len(projections)
     _, axes = linalg.eigh(projections, subset_by_index=[d - l, d - 1])
     return np.ascontiguousarray(axes[:, ::-1])
+
+
+def run_epochs(
+    batches: Batches,
+    state: SolverState,
+    n_epochs: int,
+    seed: int,
+    callback: Callback | None = None,
+) -> OptimizeResult:
+    """Run the stochastic solver.
+
+    The random stream of an epoch only depends on `seed` and the epoch's number, so a run resumed
+    from a saved state ends exactly like an uninterrupted one.
+    """
+
+    def epoch(state: SolverState) -> str:
+        batches.run_epoch(state, np.random.default_rng([seed, state.iteration]))
+        return ""
+
+    def reason_to_stop(state: SolverState) -> str:
+        return "all epochs done" if state.iteration >= n_epochs else ""
+
+    return iterate(state, epoch, reason_to_stop, callback)

@@ -15,10 +15,9 @@ from rpml.method.solver.conjugate_gradient import (
     SolverState,
     Stopping,
     descend,
-    iterate,
 )
 from rpml.method.solver.manifolds import orthonormalize, random_subspace
-from rpml.method.solver.stochastic import Batches
+from rpml.method.solver.stochastic import Batches, run_epochs
 from rpml.method.whitening.linear_map import principal_axes, sign_of_largest
 from rpml.runtime.context import Arrays, Context, Json, Progress
 from rpml.runtime.rows import Array
@@ -124,25 +123,21 @@ def solve(
 
 def _pack(state: SolverState) -> tuple[Arrays, Json]:
     arrays = {f"history_{name}": np.asarray(values) for name, values in state.history.items()}
-    arrays |= {f"gradient_{i}": part for i, part in enumerate(state.gradient)}
-    arrays |= {f"direction_{i}": part for i, part in enumerate(state.direction)}
-    arrays["L"] = state.L
-    if state.theta is not None:
-        arrays["theta"] = state.theta
-    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    tuples = {"point": (state.L, state.theta), "gradient": state.gradient}
+    for name, parts in {**tuples, "direction": state.direction}.items():
+        for i, part in enumerate(part for part in parts if part is not None):
+            arrays[f"{name}_{i}"] = np.ascontiguousarray(part)
     return arrays, {"loss": state.loss, "expected": state.expected, "iteration": state.iteration}
 
 
 def _state_schema(start: Start, by_epochs: bool) -> Schema:
     """Return the schema of `_pack` for a fit with this start."""
+    tangent = () if by_epochs else tuple(part for part in start if part is not None)
+    like, _ = _pack(SolverState(*start, gradient=tangent, direction=tangent))
+    arrays = {name: ArraySpec("f", part.shape, -_LARGE, _LARGE) for name, part in like.items()}
+    arrays["point_0"] = ArraySpec("f", start[0].shape, -2, 2)  # orthonormal
     curves = _EPOCH_CURVES if by_epochs else _CURVES
-    arrays = {f"history_{name}": HISTORY for name in curves}
-    parts = {"L": start[0]} if start[1] is None else {"L": start[0], "theta": start[1]}
-    for i, (name, part) in enumerate(parts.items()):
-        arrays[name] = ArraySpec("f", part.shape, -_LARGE, _LARGE)
-        if not by_epochs:
-            arrays[f"gradient_{i}"] = arrays[f"direction_{i}"] = arrays[name]
-    arrays["L"] = ArraySpec("f", start[0].shape, -2, 2)  # orthonormal
+    arrays |= {f"history_{name}": HISTORY for name in curves}
     expected = Number(1 / _LARGE, _LARGE)
     return Schema(arrays, {"loss": Number(), "expected": expected, "iteration": COUNT})
 
@@ -151,39 +146,13 @@ def _unpack(arrays: Arrays, metadata: Json) -> SolverState:
     def parts(name: str) -> tuple[Array, ...]:
         return tuple(arrays[f"{name}_{i}"] for i in range(2) if f"{name}_{i}" in arrays)
 
-    history = {
-        name.removeprefix("history_"): values.tolist()
-        for name, values in arrays.items()
-        if name.startswith("history_")
-    }
+    curves = {name.removeprefix("history_"): name for name in arrays if name.startswith("history_")}
+    history = {curve: arrays[name].tolist() for curve, name in curves.items()}
     return SolverState(
-        L=arrays["L"],
-        theta=arrays.get("theta"),
+        L=arrays["point_0"],
+        theta=arrays.get("point_1"),
         gradient=parts("gradient"),
         direction=parts("direction"),
         history=history,
         **{name: metadata[name] for name in ("loss", "expected", "iteration")},
     )
-
-
-def run_epochs(
-    batches: Batches,
-    state: SolverState,
-    n_epochs: int,
-    seed: int,
-    callback: Callable[[SolverState], object] | None = None,
-) -> OptimizeResult:
-    """Run the stochastic solver.
-
-    The random stream of an epoch only depends on `seed` and the epoch's number, so a run resumed
-    from a saved state ends exactly like an uninterrupted one.
-    """
-
-    def epoch(state: SolverState) -> str:
-        batches.run_epoch(state, np.random.default_rng([seed, state.iteration]))
-        return ""
-
-    def reason_to_stop(state: SolverState) -> str:
-        return "all epochs done" if state.iteration >= n_epochs else ""
-
-    return iterate(state, epoch, reason_to_stop, callback)
