@@ -40,6 +40,23 @@ def test_refusals(rpml, shards, tmp_path):
     assert "need --engine dask" in rpml.refused(*base, "--workers", 2)
     text = rpml.refused(*base, "--engine", "dask", "--scheduler", "tcp://x:1", "--workers", 2)
     assert "--workers is for workers started here" in text
+    text = rpml.refused(*base, "--engine", "dask", "--nuisance", "camera")
+    assert "--nuisance camera is not a file" in text
+
+
+def test_fit_with_a_nuisance_and_queries(rpml, cluster, rows, shards, tmp_path):
+    np.save(tmp_path / "camera.npy", np.arange(len(rows)) % 3)
+    np.save(tmp_path / "queries.npy", rows[:50])
+    known = ("--nuisance", tmp_path / "camera.npy", "--queries", tmp_path / "queries.npy")
+    options = ("--dim", 4, "--subsample", 700, *known, "-q")
+    rpml("fit", shards, "-o", tmp_path / "two.rpml", *options, "--engine", "dask",
+         "--scheduler", cluster.address)  # fmt: skip
+    rpml("fit", shards, "-o", tmp_path / "one.rpml", *options)
+    one, two = (RPML.load(tmp_path / f"{name}.rpml") for name in ("one", "two"))
+    assert (
+        two.whitening_.nuisance.source == one.whitening_.nuisance.source == "nuisance and queries"
+    )
+    assert subspace_distance(one.components_, two.components_) < 1e-4
 
 
 def test_a_bad_shard_is_named_without_a_traceback(rpml, cluster, shards, tmp_path):

@@ -123,6 +123,40 @@ def test_groups(cluster, views):
     assert one.whitening_.source == "groups"
 
 
+def test_nuisance(cluster):
+    rng = np.random.default_rng(0)
+    content, camera = rng.integers(0, 40, 1200), rng.integers(0, 4, 1200)
+    X = rng.standard_normal((40, 12))[content] + 3 * rng.standard_normal((4, 12))[camera]
+    X += 0.3 * rng.standard_normal(X.shape)
+    settings = {**SETTINGS, "max_iter": 4, "whiten": "auto"}
+    names = np.array(["a", "b", "c", "d"])[camera]
+    one = same_fit(cluster, X, settings, nuisance=names)
+    assert one.whitening_.source == "nuisance"
+    assert one.whitening_.nuisance.shared_after < one.whitening_.nuisance.shared
+
+
+@pytest.mark.parametrize("normalize_input", [True, False])
+def test_queries(cluster, normalize_input):
+    rng = np.random.default_rng(0)
+    topics = 7 * rng.standard_normal((40, 12))
+    X = topics[rng.integers(0, 40, 1200)] + 2 * rng.standard_normal((1200, 12))
+    queries = topics[rng.integers(0, 40, 300)] + 2 * rng.standard_normal((300, 12))
+    queries[:, :3] += 30
+    settings = {**SETTINGS, "max_iter": 4, "normalize_input": normalize_input}
+    one = same_fit(cluster, X, settings, queries=queries)
+    assert one.whitening_.nuisance is not None
+
+
+def test_wrong_knowledge_is_refused_before_anything_is_read(cluster, shards, monkeypatch):
+    from rpml.distributed import DaskRPML
+
+    monkeypatch.setattr("rpml.distributed.estimator.gather_rows", None)
+    with pytest.raises(ValueError, match="queries must be rows of 16 columns"):
+        fit(DaskRPML, shards, cluster=cluster, queries=np.ones((3, 4)))
+    with pytest.raises(ValueError, match="nuisance"):
+        fit(DaskRPML, shards, cluster=cluster, nuisance=np.arange(3))
+
+
 def test_labels(cluster, views):
     X, group = views
     y = np.where(np.random.default_rng(0).random(len(X)) < 0.2, group % 16, -1)

@@ -130,7 +130,7 @@ def test_row_groups_are_decoded_once(cluster, tmp_path, monkeypatch, groups):
         table = pa.table({"v": pa.array(list(part), pa.list_(pa.float32(), 4))})
         parquet.write_table(table, tmp_path / f"{i}.parquet", row_group_size=groups)
     source = open_rows(tmp_path, cluster, partition_rows=3000)
-    assert len(source.pieces) > 3
+    assert len(source.parts) > 3
     decoded = []
     original = ArrowSource._list_values
 
@@ -139,7 +139,7 @@ def test_row_groups_are_decoded_once(cluster, tmp_path, monkeypatch, groups):
         return original(self, column, start, width)
 
     monkeypatch.setattr(ArrowSource, "_list_values", counting)
-    read = [_on_pieces(part, values_of, source.options, None) for part in source.pieces]
+    read = [_on_pieces(part, values_of, source.options, None) for part in source.parts]
     np.testing.assert_array_equal(np.concatenate(read), X)
     assert sum(decoded) == len(X)
 

@@ -48,12 +48,8 @@ class ClusterError(RuntimeError):
     """The cluster failed, not the data; the message says what was lost and how to continue."""
 
 
-class UnreachableError(ClusterError, InputError):
-    """There is no scheduler at the given address."""
-
-
-class VersionError(ClusterError, InputError):
-    """A worker has other versions of rpml, numpy or Python than this process."""
+class UnusableError(ClusterError, InputError):
+    """There is no scheduler at the address, or a worker has other versions than this process."""
 
 
 class Cluster:
@@ -108,16 +104,16 @@ class Cluster:
         return dict(sorted(threads.items()))
 
     def _check_versions(self, workers: list[str]) -> None:
-        """Raise VersionError for workers whose results would not be those of this process."""
+        """Raise UnusableError for workers whose results would not be those of this process."""
         here = eval(_VERSIONS)
         with self.failures():
             there = self.client.run(eval, _VERSIONS, workers=workers, on_error="return")
         for worker, versions in there.items():
             if isinstance(versions, Exception):
-                raise VersionError(f"the worker {worker} cannot run rpml: {first_line(versions)}")
+                raise UnusableError(f"the worker {worker} cannot run rpml: {first_line(versions)}")
             for name, version in here.items():
                 if versions[name] != version:
-                    raise VersionError(
+                    raise UnusableError(
                         f"the worker {worker} has {name} {versions[name]}, this process has "
                         f"{name} {version}: install the same versions on all machines"
                     )
@@ -164,8 +160,7 @@ class Cluster:
 
     def value(self, future: Task) -> Any:
         """Return the result of a task on the client; for small results only."""
-        with self.failures():
-            return self._patiently(lambda timeout: future.result(timeout))
+        return self.values([future])[0]
 
     def wait(self, futures: Sequence[Task], context: Context, stage: str) -> None:
         """Wait for tasks and report how many are finished; raise the first failure."""
@@ -266,7 +261,7 @@ def _connect(target: object, security: Security | None) -> Client:
     try:
         return Client(target, security=security, timeout=_PATIENCE, set_as_default=False)
     except (OSError, TimeoutError) as error:
-        raise UnreachableError(f"cannot reach a Dask scheduler at {target}: {error}") from error
+        raise UnusableError(f"cannot reach a Dask scheduler at {target}: {error}") from error
 
 
 def _key(work: Callable[..., Any]) -> str:

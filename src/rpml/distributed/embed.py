@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster
 from rpml.distributed.source import PartitionedRows, open_rows
@@ -19,7 +18,6 @@ from rpml.io.features.writing import Layout, open_writer
 from rpml.runtime.context import Context
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError, WriteError
-from rpml.runtime.rows import Array
 
 KINDS = ("parquet", "npy")
 ATTEMPTS = 5  # rounds in which no worker could write
@@ -65,8 +63,7 @@ def embed(
         raise ValueError(f"kind={kind!r}: use 'parquet' or 'npy'")
     rows = embedded(model, open_rows(X, cluster, by_size=True), cluster)
     columns = column_names(model, output)
-    if output != "float" and rows.model is not None:
-        rows = replace(rows, model=_Encoder(rows.model, output))  # type: ignore[arg-type]
+    rows = replace(rows, output=output)
     target = Path(folder).absolute()
     work = _fingerprint(model, rows, output)
     _check_folder(target, work)
@@ -87,17 +84,6 @@ def embed(
             raise next(iter(failed.values()))
         missing = list(failed)  # the disk of one worker may be full, and those of others not
     return names
-
-
-@dataclass(frozen=True)
-class _Encoder:
-    """A model whose `transform` returns codes."""
-
-    model: RPML
-    output: str
-
-    def transform(self, X: Array) -> NDArray[np.generic]:
-        return np.asarray(self.model.transform(X, output=self.output))
 
 
 def embedded(model: RPML, X: object, cluster: Cluster) -> PartitionedRows:
@@ -136,7 +122,8 @@ def _check_folder(target: Path, work: str) -> None:
 
 def _fingerprint(model: RPML, rows: PartitionedRows, output: str) -> str:
     """Return ten digits that change with the model, the output, the files and the partitions."""
-    layout = repr((rows.pieces, rows.edges.tolist(), *([] if output == "float" else [output])))
+    pieces = [] if rows.options is None else rows.parts
+    layout = repr((pieces, rows.edges.tolist(), output))
     arrays = [model.components_, model.preprocessing_.matrix]
     if output == "pq" and model.codebooks_ is not None:
         arrays.append(model.codebooks_)

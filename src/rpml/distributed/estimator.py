@@ -22,6 +22,7 @@ from rpml.estimator.fit_inputs import (
     check_size,
 )
 from rpml.estimator.fitted import calibrate, set_fitted, warn_of_training
+from rpml.estimator.knowledge import as_nuisance, as_queries
 from rpml.method.knowledge.constraints import gather
 from rpml.method.pipeline import learn_in_memory
 from rpml.method.settings import FitInputs, FitSettings
@@ -102,8 +103,8 @@ class DaskRPML(LazyEmbedding, RPML):
         store : Checkpoint, default=None
             Where finished stages are saved, and found by a repeated fit.
         **inputs
-            The other arguments of `RPML.fit`: groups, pairs, constraints and so on. Row numbers
-            count all rows, in the order of the files.
+            The other arguments of `RPML.fit`: groups, pairs, nuisance, queries, constraints and so
+            on, in memory. Row numbers count all rows, in the order of the files.
         """
         self._validate_params()
         if unknown := inputs.keys() - inspect.signature(RPML.fit).parameters.keys():
@@ -128,24 +129,32 @@ class DaskRPML(LazyEmbedding, RPML):
             values = take_rows(cluster, rows, np.arange(n), report)
             super().fit(values, y, store=store, **inputs)
         else:
-            self._fit_sample(rows, self._inputs(n, y, **inputs), self._context(store), cluster)
+            self._fit_sample(rows, self._inputs(rows, y, **inputs), self._context(store), cluster)
         if rows.feature_names is not None:
             self.feature_names_in_ = np.array(rows.feature_names, dtype=object)
         return self
 
     def _inputs(
         self,
-        n: int,
+        rows: PartitionedRows,
         y: ArrayLike | None,
         *,
         groups: ArrayLike | None = None,
         pairs: ArrayLike | None = None,
+        nuisance: ArrayLike | None = None,
+        queries: ArrayLike | None = None,
         **constraints: Any,
     ) -> FitInputs:
-        """Validate what is known of n rows."""
+        """Validate what is known of the rows, before they are read."""
+        n = rows.count
         classes = as_classes(y, n) if self.use_labels else None
-        supervision = gather(classes, n, **constraints)
-        return FitInputs(as_groups(groups, n), supervision, pairs=as_pairs(pairs, n, self.whiten))
+        return FitInputs(
+            as_groups(groups, n),
+            gather(classes, n, **constraints),
+            pairs=as_pairs(pairs, n, self.whiten),
+            nuisance=as_nuisance(nuisance, n, self.whiten),
+            queries=as_queries(queries, cast("Array", rows), whiten=self.whiten),
+        )
 
     def _fit_sample(
         self, rows: PartitionedRows, inputs: FitInputs, context: Context, cluster: Cluster
@@ -159,6 +168,8 @@ class DaskRPML(LazyEmbedding, RPML):
         sample = cast("Array", SampledRows(divided(values, scale), wanted, (n, d)))
         unit = moments.unit if self.normalize_input else scale
         spectrum = moments.spectrum(unit, float_dtype(rows))
+        if inputs.queries is not None:
+            inputs = replace(inputs, queries=divided(inputs.queries, scale))
         with using_jobs(self.n_jobs):
             inputs = replace(
                 inputs, whitening=choose_whitening(sample, inputs, settings, context, spectrum)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from dask.sizeof import sizeof
 from numpy.typing import ArrayLike, NDArray
 
 from rpml.distributed.cluster import Cluster, Task
@@ -48,8 +48,7 @@ class Queries:
     dtype: type[np.floating] = np.float32
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """The labeled rows of a partition, sorted by class."""
 
     codes: NDArray[np.int32]
@@ -68,11 +67,6 @@ class Part:
         here = np.isin(self.rows, wanted)
         out[np.searchsorted(wanted, self.rows[here])] = np.flatnonzero(here)
         return out
-
-
-@sizeof.register(Part)  # type: ignore[untyped-decorator]
-def _bytes(part: Part) -> int:
-    return int(part.values.nbytes)
 
 
 def evaluate(

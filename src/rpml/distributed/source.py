@@ -37,17 +37,10 @@ if TYPE_CHECKING:
 PARTITION_BYTES = 256 * 2**20
 MIN_PARTITION = 500  # rows; smaller partitions cost more in messages than they save
 _ADVICE = " (Dask turns vectors into text unless dataframe.convert-string is False)"
+Piece = tuple[str, int, int]
+"""The path of a shard, and its first and last row plus one."""
 Work = Callable[..., Any]
 """A function of the batches of a partition, and of further arguments."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Consecutive rows of one shard."""
-
-    path: str
-    start: int
-    stop: int
 
 
 @dataclass(frozen=True)
@@ -67,6 +60,8 @@ class PartitionedRows:
     name: str = "X"
     model: RPML | None = field(default=None, repr=False)
     """Applied to every batch."""
+    output: str = "float"
+    """Of the model, as in `RPML.transform`."""
 
     @property
     def count(self) -> int:
@@ -79,14 +74,9 @@ class PartitionedRows:
     def shape(self) -> tuple[int, int]:
         return self.count, self.n_features
 
-    @property
-    def pieces(self) -> list[list[Piece]]:
-        """The sources of each partition; empty for a Dask collection."""
-        return self.parts if self.options is not None else []
-
     def each(self, cluster: Cluster, work: Work, *columns: Sequence[object]) -> list[Task]:
         """Submit work(batches, ...) for every partition; the columns have an item for each."""
-        model = None if self.model is None else cluster.hold(self.model)
+        model = None if self.model is None else cluster.hold((self.model, self.output))
         count = len(self.parts)
         if self.options is not None:
             fixed = ([work] * count, [self.options] * count, [model] * count)
@@ -178,6 +168,8 @@ def _look_at_block(block: Any, name: str) -> tuple[int, str]:
     return values.shape[1], values.dtype.str
 
 
+Model = tuple["RPML", str]
+"""A fitted model and the output of its `transform`."""
 Look = tuple[int, int, str, tuple[str, ...] | None, tuple[int, ...]]
 """(rows, columns, dtype, column names, rows of each row group) of a shard."""
 
@@ -245,11 +237,7 @@ def cut(paths: Sequence[str], sizes: Sequence[int], edges: NDArray[np.int64]) ->
         )
         parts.append(
             [
-                Piece(
-                    paths[i],
-                    int(max(low - starts[i], 0)),
-                    int(min(high, starts[i + 1]) - starts[i]),
-                )
+                (paths[i], int(max(low - starts[i], 0)), int(min(high, starts[i + 1]) - starts[i]))
                 for i in which
                 if sizes[i]
             ]
@@ -306,37 +294,39 @@ def _look(path: str, options: ReadOptions) -> Look:
 
 
 def _on_pieces(
-    pieces: list[Piece], work: Work, options: ReadOptions, model: RPML | None, *more: object
+    pieces: list[Piece], work: Work, options: ReadOptions, model: Model | None, *more: object
 ) -> Any:
     batches = (batch for piece in pieces for batch in read_piece(piece, options))
     return work(_embedded(batches, model), *more)
 
 
-def _on_block(block: Any, work: Work, name: str, model: RPML | None, *more: object) -> Any:
+def _on_block(block: Any, work: Work, name: str, model: Model | None, *more: object) -> Any:
     batches = [_checked(block, name)] if len(block) else []
     return work(_embedded(iter(batches), model), *more)
 
 
-def _embedded(batches: Iterator[Batch], model: RPML | None) -> Iterator[Batch]:
-    if model is None:
-        return batches
-    return (replace(batch, values=np.asarray(model.transform(batch.values))) for batch in batches)
+def _embedded(batches: Iterator[Batch], model: Model | None) -> Iterator[Batch]:
+    for batch in batches:
+        if model is not None:
+            fitted, output = model
+            batch = replace(batch, values=np.asarray(fitted.transform(batch.values, output=output)))
+        yield batch
 
 
 def read_piece(piece: Piece, options: ReadOptions) -> Iterator[Batch]:
     """Read the rows of a piece in batches; all values are finite."""
-    source, seen = open_shard(piece.path, options), piece.start
-    for batch in source.batches_between(piece.start, piece.stop):
-        low = max(piece.start - batch.start, 0)
-        high = min(piece.stop - batch.start, len(batch.values))
+    path, start, stop = piece
+    source, seen = open_shard(path, options), start
+    for batch in source.batches_between(start, stop):
+        low, high = max(start - batch.start, 0), min(stop - batch.start, len(batch.values))
         if low < high:
             source._check_finite(batch)
             ids = None if batch.ids is None else batch.ids[low:high]
             yield Batch(batch.start + low, np.asarray(batch.values[low:high]), ids)
             seen = batch.start + high
-        if seen >= piece.stop:
+        if seen >= stop:
             return
-    raise InputError(f"{piece.path} is damaged: it has fewer rows than it says")
+    raise InputError(f"{path} is damaged: it has fewer rows than it says")
 
 
 def _checked(block: Any, name: str) -> Batch:

@@ -63,7 +63,7 @@ def run(
         with engine.cluster(console) as cluster, console.reporter() as report:
             rows = engine.open_rows(features, reading.options(), cluster, console, by_size=True)
             fitted = check_features(fitted, rows, model)
-            kind = "parquet" if rows.pieces[0][0].path.endswith((".parquet", ".pq")) else "npy"
+            kind = "parquet" if rows.parts[0][0][0].endswith((".parquet", ".pq")) else "npy"
             context = Context(report=report)
             files = embed(
                 fitted, rows, output, cluster, kind=kind, output=codes or "float", context=context

@@ -135,10 +135,13 @@ class SupervisionOptions:
         self, features: str, reading: LabeledReadingOptions, on_dask: bool
     ) -> ReadOptions:
         """Return how to read the vectors: without the columns that say something else."""
-        if on_dask and (self.nuisance or self.queries):
-            raise InputError("--nuisance and --queries are for --engine local")
-        excluded = reading.excluded(features, self.labels)
-        return reading.options((*excluded, *nuisance_columns(self.nuisance)))
+        excluded, columns = reading.excluded(features, self.labels), nuisance_columns(self.nuisance)
+        if on_dask and columns:
+            raise InputError(
+                f"--nuisance {columns[0]} is not a file: with --engine dask give one value per row "
+                "in a file"
+            )
+        return reading.options((*excluded, *columns))
 
     def read(
         self, model: RPML, data: Features, reading: LabeledReadingOptions
