@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from rpml.evaluation.baselines.linear import checked_size
+from rpml.evaluation.baselines import checked_size
 from rpml.runtime.extras import require
 from rpml.runtime.rows import RandomState, unit_rows
 from rpml.runtime.validation import check_rows

@@ -26,7 +26,7 @@ from results_sets import DIMS, FeatureSet, feature_sets
 from sklearn.isotonic import IsotonicRegression
 
 import rpml
-from rpml.evaluation.baselines.unsupervised import PCA
+from rpml.evaluation.baselines import PCA
 from rpml.evaluation.metrics import recall_at_k
 
 POINTS = RESULTS / "calibration.json"

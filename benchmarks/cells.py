@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rpml.evaluation.comparison.measure import Cell, measure
+from rpml.evaluation.comparison import Cell, Split, measure
 from rpml.evaluation.registry import Method
-from rpml.evaluation.split import Split
 from rpml.runtime.wording import one_line
 
 Key = tuple[str, str, int, int]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import numpy as np
 from losses import LOSSES, ReferenceLoss
 from numpy.typing import NDArray
 from partitions import KMeansPartition, LeidenPartition
+from scipy import sparse
+from scipy.linalg import eigh
 from sklearn.cluster import HDBSCAN
 from sklearn.covariance import ledoit_wolf_shrinkage
+from sklearn.exceptions import ConvergenceWarning
 
 from rpml.estimator import RPML
-from rpml.evaluation.baselines.linear import LinearBaseline, checked_axes
+from rpml.evaluation.baselines import LDA, LinearBaseline, checked_axes, checked_size
 from rpml.evaluation.registry import (
     DEEP_METHODS,
     METHODS,
@@ -23,9 +27,14 @@ from rpml.evaluation.registry import (
     trained,
     unseeded,
 )
-from rpml.method.whitening.linear_map import Preprocessing
+from rpml.method.graph.affinity import affinity_graph
+from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
 from rpml.runtime.rows import Array, RandomState, unit_rows
 
+N_NEIGHBORS = 10  # of LPP
+VARIANCE = 0.9  # share that its PCA keeps: axes with little variance look local and are noise
+RIDGE = 1e-3  # share of the mean spread added to its diagonal
 ADAPTOR = "adaptor:MatryoshkaAdaptor"
 LOSS_TITLES = dict(
     zip(
@@ -60,6 +69,76 @@ class ShrunkWhitening(LinearBaseline):
         return Preprocessing(True, spectrum.mean, axes, True)
 
 
+class AllButTheTop(LinearBaseline):
+    """Subtract the mean, remove the leading principal axes, retain the next ones.
+
+    J. Mu, P. Viswanath, "All-but-the-top: simple and effective postprocessing for word
+    representations" (ICLR 2018), followed by PCA. `n_removed` is by default a hundredth of the
+    features, the authors' rule.
+    """
+
+    def __init__(self, n_components: int = 2, *, n_removed: int | None = None) -> None:
+        self.n_components = n_components
+        self.n_removed = n_removed
+
+    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
+        spectrum = principal_axes(X, unit_input=True, center=True)
+        removed = round(X.shape[1] / 100) if self.n_removed is None else self.n_removed
+        room = len(spectrum.variances) - removed
+        limit = "the rank of the centered rows without the removed axes"
+        size = checked_size(self.n_components, room, "all-but-the-top", limit)
+        axes = spectrum.axes[:, removed : removed + size]
+        return Preprocessing(True, spectrum.mean, axes, True)
+
+
+class LPP(LinearBaseline):
+    """Axes along which neighbors differ least, relative to the spread of all rows.
+
+    He and Niyogi (2003): PCA, then the generalized eigenproblem X' (D - W) X a = v X' D X a for the
+    smallest v, where W are the cosine affinities of the k-NN graph.
+    """
+
+    def __init__(self, n_components: int = 2) -> None:
+        self.n_components = n_components
+
+    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
+        spectrum, size = checked_axes(X, self.n_components, "LPP")
+        share = np.cumsum(spectrum.variances) / spectrum.variances.sum()
+        n_axes = min(len(share), max(size, 1 + int(np.searchsorted(share, VARIANCE))))
+        first = whitening(spectrum, 0.0, n_axes, unit_input=True, unit_output=False)
+        rows = first.apply(X).astype(np.float64)
+        neighbors = nearest_neighbors(rows, min(N_NEIGHBORS, len(rows) - 1), metric="cosine")
+        axes = _local_axes(rows, affinity_graph(neighbors))[:, :size]
+        return Preprocessing(True, first.mean, first.matrix @ axes, True)
+
+
+def _local_axes(rows: Array, graph: sparse.csr_matrix) -> Array:
+    """Solve the generalized eigenproblem; the most local axes come first."""
+    degrees = np.asarray(graph.sum(axis=1), dtype=np.float64).reshape(-1, 1)
+    spread = rows.T @ (rows * degrees)
+    local = spread - rows.T @ (graph.astype(np.float64) @ rows)
+    spread += (RIDGE * np.trace(spread) / len(spread) + 1e-12) * np.eye(len(spread))
+    return np.asarray(eigh((local + local.T) / 2, spread)[1])
+
+
+class PseudoLabelLDA(LinearBaseline):
+    """LDA on the labels of RPML's clustering; rows alone in their cluster are ignored."""
+
+    def __init__(self, n_components: int = 2, *, random_state: RandomState = None) -> None:
+        self.n_components = n_components
+        self.random_state = random_state
+
+    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
+        clustering = RPML(
+            self.n_components, max_iter=0, training="always", random_state=self.random_state
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # no iterations are intended
+            labels = clustering.fit(X).labels_
+        together = (labels >= 0) & (np.bincount(labels[labels >= 0])[labels] > 1)
+        return LDA(self.n_components).fit(X[together], labels[together]).map_
+
+
 def clustered(partition: Callable[[RandomState], object]) -> Build:
     """Return the constructor of RPML on another clustering, built for the seed."""
     return lambda n_components, seed: RPML(
@@ -68,6 +147,9 @@ def clustered(partition: Callable[[RandomState], object]) -> Build:
 
 
 _EXTRA = (
+    Method("all-but-the-top", "all-but-the-top", unseeded(AllButTheTop)),
+    Method("lpp", "LPP", unseeded(LPP)),
+    Method("aas-lda", "AAS + LDA", seeded(PseudoLabelLDA)),
     Method("shrunk-whitened", "whitened PCA, shrunk", unseeded(ShrunkWhitening)),
     Method("adaptor", "Matryoshka-Adaptor", imported(ADAPTOR)),
     Method("adaptor-linear", "Matryoshka-Adaptor, linear", imported(ADAPTOR, hidden=0)),

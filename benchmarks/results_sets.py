@@ -16,7 +16,7 @@ import numpy as np
 from common import RESULTS
 from numpy.typing import NDArray
 
-from rpml.evaluation.split import Split, make_split
+from rpml.evaluation.comparison import Split, make_split
 
 CELLS = RESULTS / "cells"
 DIMS = (32, 64, 128)

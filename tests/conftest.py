@@ -28,7 +28,7 @@ THOROUGH = (
     "tests/runtime/test_compiled.py::test_without_a_folder_for_the_cache_one_line_says_so",
     "tests/vision/test_features_command.py::test_a_killed_run_continues_with_the_same_result",
     # whole runs whose parts have tests of their own
-    "tests/evaluation/protocol/test_benchmark_command.py::test_figures_of_any_image_set",
+    "tests/cli/commands/test_benchmark.py::test_figures_of_any_image_set",
     "tests/pages/demo/test_drawings.py",
     "tests/pages/explorer/test_command.py::test_it_says_where_it_listens_and_stops_on_ctrl_c[0",
     "tests/pages/report/test_command.py::test_partial_labels_are_judged_on_the_labeled_rows[m",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rpml.estimator import RPML
-    from rpml.evaluation.comparison.run import compare
+    from rpml.evaluation.comparison import compare
     from rpml.evaluation.diagnostics import diagnose
     from rpml.evaluation.recommendation import recommend
     from rpml.evaluation.resources import estimate_resources
@@ -20,7 +20,7 @@ __version__ = "0.1.0"
 _EXPORTS = {
     "RPML": "rpml.estimator",
     "AuthorityAscentShift": "rpml.method.clustering.aas",
-    "compare": "rpml.evaluation.comparison.run",
+    "compare": "rpml.evaluation.comparison",
     "diagnose": "rpml.evaluation.diagnostics",
     "estimate_resources": "rpml.evaluation.resources",
     "explore": "rpml.pages.notebook",

@@ -1,10 +1,11 @@
 """Results as text."""
 
-from rpml.cli.console import fields_text, say, table
+from rpml.cli.console import fields_text, say
+from rpml.runtime.wording import text_table
 
 
 def test_tables_line_up():
-    text = table([["rows", "R@1"], ["240", "97.50"]])
+    text = text_table([["rows", "R@1"], ["240", "97.50"]])
     assert text.splitlines() == ["rows    R@1", "240   97.50"]
     assert fields_text({"a": 1, "long": 2}) == "a:     1\nlong:  2"
 

@@ -7,7 +7,7 @@ import pytest
 
 import rpml
 from rpml.evaluation import recommendation
-from rpml.evaluation.comparison import Comparison, compare
+from rpml.evaluation.comparison import compare
 from rpml.evaluation.metrics.label_free import neighbors_kept
 from rpml.evaluation.rank_gain import rank_gains
 from rpml.evaluation.recommendation import (
@@ -21,6 +21,7 @@ from rpml.evaluation.recommendation import (
     recommend_from,
 )
 from rpml.evaluation.registry import METHODS, chosen_methods
+from rpml.evaluation.table import Comparison
 from rpml.method.whitening.calibration import CALIBRATION, expected_gain
 from rpml.runtime.intervals import Interval
 

@@ -27,12 +27,12 @@ def test_larger_fits_are_extrapolated(monkeypatch):
 
 def test_each_stage_grows_in_its_own_way():
     pilots = (
-        resources._Pilot(5_000, {"whiten": 1.0, "neighbors": 1.0, "labels": 1.0}),
-        resources._Pilot(10_000, {"whiten": 2.0, "neighbors": 4.0, "labels": 2.0}),
+        (5_000, {"whiten": 1.0, "neighbors": 1.0, "labels": 1.0}, 0.0),
+        (10_000, {"whiten": 2.0, "neighbors": 4.0, "labels": 2.0}, 0.0),
     )
     at = {
         stage: [resources._extrapolate(stage, pilots, n) for n in (10_000, 100_000, 1_000_000)]
-        for stage in pilots[0].stages
+        for stage in pilots[0][1]
     }
     assert at["labels"] == pytest.approx([2, 20, 200])
     assert at["whiten"][1] == at["whiten"][2] == pytest.approx(4)  # of 20,000 rows

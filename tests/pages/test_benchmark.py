@@ -28,7 +28,7 @@ def test_results_are_written_and_methods_run_once(data, tmp_path, monkeypatch):
     written = json.loads((tmp_path / "out" / "results.json").read_text())
     assert [row["method"] for row in written["measured"]] == ["raw", "pca"]
     assert (tmp_path / "out" / "results.md").read_text().startswith("| method |")
-    monkeypatch.setattr("rpml.evaluation.protocol.scores.measure", None)  # not needed again
+    monkeypatch.setattr("rpml.evaluation.protocol.measure", None)  # not needed again
     again = benchmark.run(data)
     assert again.lines == result.lines
 

@@ -9,8 +9,9 @@ import typer
 
 from rpml.cli import options as opt
 from rpml.cli.command import INTERRUPTED, Commands, Parser
-from rpml.cli.console import Console, table
+from rpml.cli.console import Console
 from rpml.cli.progress import answering, stop
+from rpml.runtime.wording import text_table
 
 GROUPS = {
     "Learn": ("fit", "update", "recommend"),
@@ -74,7 +75,7 @@ def environment_text(fields: dict[str, Any]) -> str:
         for name, extra in fields["extras"].items()
     ]
     tables = (versions, [("extra", "state", "for"), *extras])
-    return "\n\n".join(table(rows, "left") for rows in tables)
+    return "\n\n".join(text_table(rows, "left") for rows in tables)
 
 
 for name in COMMANDS:

@@ -3,15 +3,15 @@
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Literal
 
 import typer
 
 from rpml.cli import options as opt
 from rpml.cli.config import load_config
 from rpml.cli.progress import BarReporter, LineReporter, Reporter
+from rpml.runtime.wording import text_table
 
 _CONTROL = re.compile(
     r"\x1b(?!\[[\d;]*m)"  # escape sequences other than colors
@@ -89,28 +89,10 @@ def _plain(value: object) -> object:
     return finite_json(value.tolist()) if hasattr(value, "tolist") else str(value)
 
 
-def table(rows: Iterable[Sequence[str]], justify: Literal["left", "right"] = "right") -> str:
-    """Format aligned columns as plain text of any width."""
-    from rich.console import Console as RichConsole
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table.grid(padding=(0, 2))
-    for row in rows:
-        if not grid.columns:
-            for i in range(len(row)):
-                grid.add_column(justify="left" if i == 0 else justify, no_wrap=True)
-        grid.add_row(*map(Text, row))
-    console = RichConsole(width=10_000, color_system=None)
-    with console.capture() as captured:
-        console.print(grid)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
-
-
 def fields_text(fields: Mapping[str, object]) -> str:
     """Format one aligned "name: value" line per field."""
     rows = ((f"{name.replace('_', ' ')}:", shown(value)) for name, value in fields.items())
-    return table(rows, "left")
+    return text_table(rows, "left")
 
 
 def shown(value: object) -> str:

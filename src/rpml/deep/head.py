@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from rpml.evaluation.baselines.linear import LinearBaseline
+from rpml.evaluation.baselines import LinearBaseline
 from rpml.evaluation.registry import DEEP_METHODS
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.rows import Array, RandomState, unit_rows

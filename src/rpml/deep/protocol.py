@@ -13,7 +13,7 @@ from rpml.deep.finetune import Training, prepare
 from rpml.deep.inputs import ImageSpec, open_inputs
 from rpml.deep.methods import METHODS, check_methods
 from rpml.deep.trainer import Trainer
-from rpml.evaluation.protocol.scores import MeasuredRow, scores_of
+from rpml.evaluation.protocol import MeasuredRow, scores_of
 from rpml.io.checkpoint import Checkpoint, fingerprint
 from rpml.io.datasets.image_sets import ImageSet
 from rpml.runtime.context import Context, Json, Progress

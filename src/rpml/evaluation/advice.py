@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from sklearn.base import BaseEstimator
 
-from rpml.evaluation.comparison.table import html_table
 from rpml.evaluation.registry import KNOWN, METHODS, REFERENCE
 from rpml.evaluation.separated import separated_question
+from rpml.evaluation.table import html_table
 from rpml.method.whitening.calibration import expected_gain
 from rpml.method.whitening.scatter_choice import NuisanceEvidence
 from rpml.runtime.intervals import Interval

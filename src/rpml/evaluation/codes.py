@@ -6,17 +6,16 @@ searched, as an index would.
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rpml.evaluation.comparison.table import Row, figure_text, html_table, table_text
+from rpml.evaluation.comparison import Split, make_split
 from rpml.evaluation.metrics._checks import checked_embedding
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.evaluation.registry import Method, chosen_methods
-from rpml.evaluation.split import Split, make_split
+from rpml.evaluation.table import Row, figure_text
 from rpml.method.codes import BITS, AxisRanges, Codec, learn_codebooks, make_codec
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.whitening.linear_map import principal_axes
@@ -68,27 +67,14 @@ def coded(rows: Array, output: str, n_bytes: int = 0) -> Array:
     return codec.decode(codec.encode(rows))
 
 
-@dataclass(frozen=True)
-class CodeComparison:
-    """One row per method, number of bytes and code: neighbors kept, Recall@1 with labels."""
-
-    rows: list[Row]
-
-    def lines(self) -> list[list[str]]:
-        """Return header and rows as text, in percent."""
-        figures = [name for name in ("recall@1", "neighbors_kept") if name in self.rows[0]]
-        lines = [["bytes", "method", "code", "dim", *figures]]
-        for row in self.rows:
-            place = [str(row["bytes"]), row["title"], row["code"], str(row["dim"])]
-            lines.append([*place, *(figure_text(row, name, 100) for name in figures)])
-        return lines
-
-    def text(self, ending: str) -> str:
-        """Return the rows as the content of a .csv, .json or .md file."""
-        return table_text(self.rows, self.lines(), ending)
-
-    def _repr_html_(self) -> str:
-        return html_table(self.lines())
+def code_lines(rows: Sequence[Row]) -> list[list[str]]:
+    """Return header and rows of `compare_bytes` as text, in percent."""
+    figures = [name for name in ("recall@1", "neighbors_kept") if name in rows[0]]
+    lines = [["bytes", "method", "code", "dim", *figures]]
+    for row in rows:
+        place = [str(row["bytes"]), row["title"], row["code"], str(row["dim"])]
+        lines.append([*place, *(figure_text(row, name, 100) for name in figures)])
+    return lines
 
 
 def compare_bytes(
@@ -99,8 +85,8 @@ def compare_bytes(
     methods: Sequence[str | Method] = CODED_METHODS,
     outputs: Sequence[str] = SHOWN,
     seed: int = 0,
-) -> CodeComparison:
-    """Compare codes of equal bytes on at most 10,000 held-out rows.
+) -> list[Row]:
+    """Compare codes of equal bytes on at most 10,000 held-out rows: one row per method and code.
 
     The map is learned on the training half, as in `compare`. `neighbors_kept` is the share of the
     10 nearest rows of the raw vectors that remain among the 10 nearest by the code, `recall@1` the
@@ -137,11 +123,12 @@ def compare_bytes(
             figures = _figures(Z, coded(Z, c.output, c.n_bytes), near, labels)
             described = {"bytes": c.n_bytes, "method": method.name, "title": method.title}
             out.append({**described, "code": c.output, **figures})
-    return CodeComparison(sorted(out, key=lambda row: -row["bytes"]))
+    return sorted(out, key=lambda row: -row["bytes"])
 
 
 def _space(split: Split, method: Method, size: int, seed: int) -> Array:
-    return unit_rows(split.embed(method, size, seed)[1])
+    model = method.fit(split.X_train, split.y_train, size, seed)[0]
+    return unit_rows(np.asarray(model.transform(split.X_test), np.float32))
 
 
 def _figures(

@@ -23,8 +23,7 @@ from rpml.evaluation.advice import (
     recall_reason,
     too_little,
 )
-from rpml.evaluation.comparison.run import checked_size, compare
-from rpml.evaluation.comparison.table import Comparison
+from rpml.evaluation.comparison import checked_size, compare
 from rpml.evaluation.knowledge import (
     fit_knowledge,
     knowledge_evidence,
@@ -45,6 +44,7 @@ from rpml.evaluation.registry import (
 )
 from rpml.evaluation.separated import separated_pairs
 from rpml.evaluation.sizes import SizeRecommendation, recommend_size
+from rpml.evaluation.table import Comparison
 from rpml.method.settings import FitInputs
 from rpml.method.whitening.calibration import expected_gain
 from rpml.method.whitening.choice import scatter_rows
@@ -225,7 +225,7 @@ def _separated(
         used = given if found.choice == KNOWN else {}
         model = untrained_fit(rows, found.n_components, used, random_state)
     else:
-        model = METHODS[found.choice].fit(rows, None, found.n_components, random_state).estimator
+        model = METHODS[found.choice].fit(rows, None, found.n_components, random_state)[0]
     values = nuisance_values(given, len(rows)) if found.choice == KNOWN else None
     return tuple(separated_pairs(rows, np.asarray(model.transform(rows)), sample, values))
 

@@ -18,6 +18,8 @@ from rpml.runtime.context import Json, Progress
 from rpml.runtime.memory import peak
 from rpml.runtime.rows import Array
 
+Pilot = tuple[int, dict[str, float], float]
+"""Rows of a fit, seconds of its stages, and seconds for mean and principal axes alone."""
 _FIRST_PILOT = 2500
 _LAST_PILOT = 40_000
 _PILOT_SECONDS = 2.0
@@ -73,32 +75,25 @@ def estimate_resources(
         raise ValueError(f"X has the shape {X.shape}: sample rows need d={d} features.")
     check_size(settings.get("n_components"), d)
     before, last = _run_pilots(n, d, X, settings)
+    rows, measured, moments = last
     model = RPML(**settings)
     used = min(n, model.subsample or n)
-    stages = {name: _extrapolate(name, (before, last), used) for name in last.stages}
+    stages = {name: _extrapolate(name, (before, last), used) for name in measured}
     # every row is checked and enters mean and moments; the other stages work on a sample
-    stages["prepare"] += READS * last.moments * max(0, n - last.rows) / last.rows
+    stages["prepare"] += READS * moments * max(0, n - rows) / rows
     like = np.empty((0, d), np.float32 if X is None else X.dtype)
     shape = fit_shape(model, n, like, mapped)
-    return Resources(n, d, peak(shape), sum(stages.values()), stages, last.rows)
+    return Resources(n, d, peak(shape), sum(stages.values()), stages, rows)
 
 
-@dataclass(frozen=True)
-class _Pilot:
-    rows: int
-    stages: dict[str, float]
-    moments: float = 0.0
-    """Seconds for mean and principal axes."""
-
-
-def _run_pilots(n: int, d: int, X: Array | None, settings: Json) -> tuple[_Pilot, _Pilot]:
+def _run_pilots(n: int, d: int, X: Array | None, settings: Json) -> tuple[Pilot, Pilot]:
     """Fit samples of growing size; return the last two, the last of which takes seconds."""
     rng = np.random.default_rng(0)
     size = min(n, _FIRST_PILOT)
     _pilot(_sample(min(size, 500), d, X, rng), settings)  # compile and import
     before = last = _pilot(_sample(size, d, X, rng), settings)
     while size < min(n, _LAST_PILOT, len(X) if X is not None else n):
-        if sum(last.stages.values()) > _PILOT_SECONDS and last is not before:
+        if sum(last[1].values()) > _PILOT_SECONDS and last is not before:
             break
         size = min(2 * size, n)
         before, last = last, _pilot(_sample(size, d, X, rng), settings)
@@ -114,7 +109,7 @@ def _sample(rows: int, d: int, X: Array | None, rng: np.random.Generator) -> Arr
     return np.asarray(centers[rng.integers(len(centers), size=rows)] + noise, np.float32)
 
 
-def _pilot(X: Array, settings: Json) -> _Pilot:
+def _pilot(X: Array, settings: Json) -> Pilot:
     """Fit once, timing each stage from its first report to the first report of the next."""
     marks: list[tuple[str, float]] = [("prepare", time.perf_counter())]
 
@@ -134,12 +129,12 @@ def _pilot(X: Array, settings: Json) -> _Pilot:
         stages[name] = stages.get(name, 0.0) + stop - start
     start = time.perf_counter()
     principal_axes(X, unit_input=True, center=True)
-    return _Pilot(len(X), stages, time.perf_counter() - start)
+    return len(X), stages, time.perf_counter() - start
 
 
-def _extrapolate(stage: str, pilots: tuple[_Pilot, _Pilot], n: int) -> float:
+def _extrapolate(stage: str, pilots: tuple[Pilot, Pilot], n: int) -> float:
     """Return the seconds of a stage at n rows, by its bounded growth between the pilots."""
-    rows, seconds = pilots[1].rows, pilots[1].stages[stage]
+    rows, seconds = pilots[1][0], pilots[1][1][stage]
     if n == rows:
         return seconds
     if stage == "whiten":  # works on a sample
@@ -150,9 +145,9 @@ def _extrapolate(stage: str, pilots: tuple[_Pilot, _Pilot], n: int) -> float:
     return float(seconds * (exact / rows) ** power * (n / exact) ** INDEX_GROWTH)
 
 
-def _growth(stage: str, before: _Pilot, last: _Pilot) -> float:
+def _growth(stage: str, before: Pilot, last: Pilot) -> float:
     """Return the power of the number of rows by which the time of a stage grew."""
-    earlier, later = before.stages.get(stage, 0.0), last.stages[stage]
-    if last.rows == before.rows or min(earlier, later) <= 0:
+    earlier, later = before[1].get(stage, 0.0), last[1][stage]
+    if last[0] == before[0] or min(earlier, later) <= 0:
         return np.inf
-    return float(np.log(later / earlier) / np.log(last.rows / before.rows))
+    return float(np.log(later / earlier) / np.log(last[0] / before[0]))

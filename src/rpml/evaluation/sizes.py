@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from rpml.estimator import RPML
 from rpml.evaluation.codes import BYTES, Configuration, coded, configurations
-from rpml.evaluation.comparison.table import Row, figure_text, html_table
 from rpml.evaluation.knowledge import subset
 from rpml.evaluation.metrics._checks import checked_codes, checked_embedding
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
+from rpml.evaluation.table import Row, figure_text, html_table
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.runtime.context import Json

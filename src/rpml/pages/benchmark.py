@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rpml.evaluation.metrics.retrieval import KS
-from rpml.evaluation.protocol.descriptors import READERS, Descriptors, read_dataset
-from rpml.evaluation.protocol.published import RECALL_AT, published_rows
-from rpml.evaluation.protocol.scores import (
+from rpml.evaluation.protocol import (
     DEFAULT_METHODS,
     LEARNED,
+    READERS,
+    Descriptors,
     MeasuredRow,
     as_fields,
     as_lines,
     as_markdown,
+    read_dataset,
     run_methods,
 )
+from rpml.evaluation.published import RECALL_AT, published_rows
 from rpml.evaluation.registry import chosen_methods
 from rpml.io.checkpoint import Checkpoint, fingerprint
 from rpml.io.features import read_features

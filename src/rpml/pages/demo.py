@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rpml.estimator import RPML
 from rpml.evaluation.metrics import clustering_scores, first_hit_rank, recall_at_k
 from rpml.evaluation.metrics.retrieval import KS
-from rpml.evaluation.protocol.scores import named_recall
+from rpml.evaluation.protocol import named_recall
 from rpml.evaluation.registry import Transformer, chosen_methods
 from rpml.io.datasets.descriptors import gradient_histograms, random_views
 from rpml.io.datasets.omniglot import Drawings, load_drawings

@@ -1,4 +1,7 @@
-"""Words of messages."""
+"""Words of messages, and text tables."""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 
 def counted(n: int, noun: str, plural: str | None = None) -> str:
@@ -21,3 +24,21 @@ def reason_of(error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return "there is no such file"
     return getattr(error, "strerror", None) or str(error)
+
+
+def text_table(rows: Iterable[Sequence[str]], justify: Literal["left", "right"] = "right") -> str:
+    """Format aligned columns as plain text of any width."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2))
+    for row in rows:
+        if not grid.columns:
+            for i in range(len(row)):
+                grid.add_column(justify="left" if i == 0 else justify, no_wrap=True)
+        grid.add_row(*map(Text, row))
+    console = Console(width=10_000, color_system=None)
+    with console.capture() as captured:
+        console.print(grid)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())

@@ -10,7 +10,7 @@ from scipy import linalg
 
 from rpml import RPML
 from rpml.estimator.description import decisions
-from rpml.evaluation.baselines.unsupervised import PCA
+from rpml.evaluation.baselines import PCA
 from rpml.evaluation.metrics import recall_at_k
 from rpml.method.whitening.constants import (
     LEAST_SUPPORT,

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 from rpml.cli import options as opt
 from rpml.cli.command import command
-from rpml.cli.console import Console, table
+from rpml.cli.console import Console
 from rpml.cli.options.images import DescriptorOptions, TrainingOptions, require_torch
 from rpml.runtime.errors import InputError
+from rpml.runtime.wording import text_table
 
 EXAMPLES = """\b
 Examples:
@@ -54,8 +55,7 @@ def run(
 
     Methods are fitted on the training classes without labels and scored on the test classes.
     """
-    from rpml.evaluation.protocol import from_file
-    from rpml.evaluation.protocol.scores import DEFAULT_METHODS
+    from rpml.evaluation.protocol import DEFAULT_METHODS, from_file
     from rpml.io.features import ReadOptions
     from rpml.pages.benchmark import Benchmark, EndToEnd
     from rpml.runtime.context import Context
@@ -90,4 +90,4 @@ def run(
             description = descriptor.job(backbone, workers)
             data = job.describe(root, description, incomplete, context)
         result = job.run(data, figures, force, context)
-    console.result(result.fields, f"{table(result.lines)}\n\nwritten to {job.folder}")
+    console.result(result.fields, f"{text_table(result.lines)}\n\nwritten to {job.folder}")

@@ -6,10 +6,11 @@ from pathlib import Path
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.commands.recommend import Given, next_step
-from rpml.cli.console import Console, table
+from rpml.cli.console import Console
 from rpml.cli.options.knowledge import nuisance_files, read_compared
 from rpml.cli.options.reading import LabeledReadingOptions, check_text_table
 from rpml.runtime.errors import InputError
+from rpml.runtime.wording import text_table
 
 EXAMPLES = """\b
 Examples:
@@ -50,8 +51,8 @@ def run(
     console: Console,
 ) -> None:
     """Compare RPML with PCA, whitening and others; recommend one."""
-    from rpml.evaluation.codes import CODED_METHODS, CodeComparison, compare_bytes
-    from rpml.evaluation.comparison import Comparison, compare
+    from rpml.evaluation.codes import CODED_METHODS, code_lines, compare_bytes
+    from rpml.evaluation.comparison import compare
     from rpml.evaluation.knowledge import fit_knowledge
     from rpml.evaluation.recommendation import (
         CANDIDATES,
@@ -59,6 +60,7 @@ def run(
         recommend_fitted,
         recommend_from,
     )
+    from rpml.evaluation.table import table_text
     from rpml.runtime.files import atomic_output
 
     if output is not None:
@@ -73,17 +75,17 @@ def run(
     if n_bytes is not None and (dim is not None or rows.known):
         what = "--dim" if dim is not None else "--nuisance and --queries"
         raise InputError(f"--bytes compares codes of PCA and RPML alone: leave out {what}")
-    comparison: Comparison | CodeComparison
     fields: dict[str, object] = {}
     given = Given(features, nuisance, queries)
     with console.following("rpml.evaluation"):
         if n_bytes is not None:
-            comparison = compare_bytes(
-                values, y, n_bytes, methods=names or CODED_METHODS, seed=seed
-            )
-            text = f"{table(comparison.lines())}\n{NOTE}"
+            chosen = names or CODED_METHODS
+            measured = compare_bytes(values, y, n_bytes, methods=chosen, seed=seed)
+            lines = code_lines(measured)
+            text = f"{text_table(lines)}\n{NOTE}"
         else:
             comparison = compare(values, y, dim, methods=names, seeds=runs, **rows.known)
+            measured, lines = comparison.rows, comparison.lines()
             if y is None:
                 own = fitted_rank_gain(comparison, comparison.order[0][1])
                 known = fit_knowledge(values, **rows.known)
@@ -92,8 +94,9 @@ def run(
                 advice = recommend_from(comparison, dim is None, tuple(rows.known))
             fields["verdict"] = asdict(advice)
             reasons = " ".join([*advice.reasons, f"Next: {next_step(advice, given)}"])
-            text = f"{table(comparison.short_lines())}\n{SHORT_NOTE}\n\n{reasons}"
+            text = f"{text_table(comparison.short_lines())}\n{SHORT_NOTE}\n\n{reasons}"
     if output is not None:
         with atomic_output(output, force) as temporary:
-            temporary.write_text(comparison.text(Path(output).suffix), encoding="utf8")
-    console.result({"measured": comparison.rows, **fields}, text)
+            content = table_text(measured, lines, Path(output).suffix)
+            temporary.write_text(content, encoding="utf8")
+    console.result({"measured": measured, **fields}, text)

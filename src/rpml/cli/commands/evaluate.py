@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from rpml.cli import options as opt
 from rpml.cli.command import command
-from rpml.cli.console import Console, table
+from rpml.cli.console import Console
 from rpml.cli.options.engine import EngineOptions
 from rpml.cli.options.reading import LabeledReadingOptions, load_model
 from rpml.runtime.errors import InputError
-from rpml.runtime.wording import counted
+from rpml.runtime.wording import counted, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +108,7 @@ class Scores:
             for name in named.values()
         ]
         head = [f"{len(self.labels):,}", str(self.dim)]
-        return table([["rows", "dim", *named], [*head, *row], ["95%", "", *below]])
+        return text_table([["rows", "dim", *named], [*head, *row], ["95%", "", *below]])
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ import typer
 
 from rpml.cli import options as opt
 from rpml.cli.command import command
-from rpml.cli.console import Console, table
+from rpml.cli.console import Console
 from rpml.cli.options.knowledge import read_compared
 from rpml.cli.options.reading import LabeledReadingOptions
 from rpml.runtime.errors import InputError
+from rpml.runtime.wording import text_table
 
 if TYPE_CHECKING:
     from rpml.evaluation.advice import Recommendation
@@ -69,7 +70,7 @@ def run(
         size = recommend(rows.values, bytes=n_bytes, keep=keep, **known)
         step = options.fit("--bytes", size.n_bytes, [*rows.known])
         fields = {"n_components": size.n_components, "output": size.output, "bytes": size.n_bytes}
-        shown = f"{table(size.lines())}\n{NOTE}\n\n"
+        shown = f"{text_table(size.lines())}\n{NOTE}\n\n"
         text = "\n".join([*size.reasons, f"Next: {step}"])
         fields |= {"table": size.table, "reasons": size.reasons, "next": step}
         console.result(fields, shown + text)
@@ -82,7 +83,7 @@ def run(
         (METHODS[name].title, f"{gain.value:+z.3f}", f"{gain.low:+z.3f} to {gain.high:+z.3f}")
         for name, gain in advice.evidence.items()
     ]
-    shown = table([("method", figure, "95% interval"), *lines]) + "\n\n" if lines else ""
+    shown = text_table([("method", figure, "95% interval"), *lines]) + "\n\n" if lines else ""
     kind = "Rows " if rows.ids is None else ""
     question = [f"{kind}{separated_question(pairs)}"] if pairs else []
     text = "\n".join([*advice.reasons, *question, f"Next: {step}"])

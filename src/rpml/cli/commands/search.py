@@ -4,9 +4,9 @@ from pathlib import Path
 
 from rpml.cli import options as opt
 from rpml.cli.command import command
-from rpml.cli.console import Console, table
+from rpml.cli.console import Console
 from rpml.cli.options.reading import ReadingOptions, check_text_table
-from rpml.runtime.wording import counted
+from rpml.runtime.wording import counted, text_table
 
 EXAMPLES = """\b
 Examples:
@@ -36,7 +36,7 @@ def run(
 ) -> None:
     """Find the nearest rows of query vectors."""
     from rpml.estimator.features import check_features
-    from rpml.evaluation.comparison.table import table_text
+    from rpml.evaluation.table import table_text
     from rpml.runtime.files import atomic_output
     from rpml.search import Index
 
@@ -58,7 +58,7 @@ def run(
         rows = [{**row, "scale": round(float(s), 6)} for row, s in zip(rows, shares, strict=True)]
     lines = [list(rows[0]), *([str(value) for value in row.values()] for row in rows)]
     if output is None:
-        console.result({"hits": rows}, table(lines))
+        console.result({"hits": rows}, text_table(lines))
         return
     with atomic_output(output, force) as temporary:
         temporary.write_text(table_text(rows, lines, Path(output).suffix), encoding="utf8")

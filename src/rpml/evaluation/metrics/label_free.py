@@ -1,7 +1,5 @@
 """Label-free measures of an embedding."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,17 +25,7 @@ def neighbor_overlap(
     return np.asarray(same.any(axis=2).mean(axis=1))
 
 
-@dataclass(frozen=True)
-class VarianceSpectrum:
-    """The distribution of the variance over the principal axes."""
-
-    shares: Array
-    """Share of the variance along each axis, largest first."""
-    effective_rank: Interval
-    """The number of axes in effective use."""
-
-
-def spectrum(Z: Array) -> VarianceSpectrum:
+def spectrum(Z: Array) -> tuple[Array, Interval]:
     """Return the variance shares of the principal axes, and their effective rank.
 
     The interval of the effective rank is that of the entropy, plus and minus 1.96 standard errors
@@ -52,7 +40,7 @@ def spectrum(Z: Array) -> VarianceSpectrum:
     if total <= 0:
         shares = np.full(len(values), 1.0 / len(values))
         rank = effective_rank(shares)
-        return VarianceSpectrum(shares, Interval(rank, rank, rank))
+        return shares, Interval(rank, rank, rank)
     shares = values / total
     squares = (rows[:: 1 + len(rows) // ERROR_ROWS] @ axes) ** 2 if tall else values * axes**2
     logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
@@ -60,7 +48,7 @@ def spectrum(Z: Array) -> VarianceSpectrum:
     error = float(changes.std()) / np.sqrt(len(rows))
     rank, factor = effective_rank(shares), float(np.exp(STANDARD_ERRORS * error))
     high = max(rank, min(float(len(shares)), rank * factor))
-    return VarianceSpectrum(shares, Interval(rank, max(1.0, rank / factor), high))
+    return shares, Interval(rank, max(1.0, rank / factor), high)
 
 
 def effective_rank(shares: Array) -> float:

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -92,47 +91,39 @@ def first_hit_rank(Z: ArrayLike, y: ArrayLike, metric: str = "cosine") -> NDArra
     return _ranks(Z, y, metric, _EXACT_TO, lambda share: None)
 
 
-@dataclass(frozen=True)
-class _ByClass:
-    """An order in which each class is a contiguous range, and the range of each sorted row."""
-
-    order: NDArray[np.intp]
-    own: NDArray[np.int64]  # (n, 2): first and one past the last sorted row of the class
-
-
 def _ranks(
     Z: ArrayLike, y: ArrayLike, metric: str, exact_to: int, progress: Callable[[float], object]
 ) -> NDArray[np.int64]:
     check_metric(metric)
     rows = checked_embedding(Z)
     n, d = rows.shape
-    by_class = _sort_by_class(checked_codes(y, n))
+    order, own = _sort_by_class(checked_codes(y, n))
     ball = ball_around(rows) if metric == "euclidean" else None
 
     def in_double(which: Rows) -> Array:
-        return standardize(rows[by_class.order[which]], ball)
+        return standardize(rows[order[which]], ball)
 
     single = np.empty((n, d + (metric == "euclidean")), dtype=np.float32)
     for a, b in _cut(0, n):
         single[a:b] = in_double(slice(a, b))
-    counts = _count_wrong(single.__getitem__, np.arange(n), by_class, metric, progress)
+    counts = _count_wrong(single.__getitem__, np.arange(n), own, metric, progress)
     # If single precision cannot tell which of two rows is nearer, double precision decides.
     unsure = np.flatnonzero((counts[:, 0] != counts[:, 1]) & (counts[:, 1] < exact_to))
     if len(unsure):
-        counts[unsure] = _count_wrong(in_double, unsure, by_class, metric)
-    alone = by_class.own[:, 1] - by_class.own[:, 0] == 1
-    sorted_ranks = np.where(alone, n, counts[:, 0])
+        counts[unsure] = _count_wrong(in_double, unsure, own, metric)
+    alone = own[:, 1] - own[:, 0] == 1
     ranks = np.empty(n, dtype=np.int64)
-    ranks[by_class.order] = sorted_ranks
+    ranks[order] = np.where(alone, n, counts[:, 0])
     return ranks
 
 
-def _sort_by_class(codes: NDArray[np.intp]) -> _ByClass:
+def _sort_by_class(codes: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """Return an order in which each class is contiguous, and the class's range per sorted row."""
     order = np.argsort(codes, kind="stable")
     sizes = np.bincount(codes)
     stops = np.cumsum(sizes)
     own = np.stack([stops - sizes, stops], axis=1).astype(np.int64)
-    return _ByClass(order, np.repeat(own, sizes, axis=0))
+    return order, np.repeat(own, sizes, axis=0)
 
 
 def standardize(rows: Array, ball: Ball | None) -> NDArray[np.float64]:
@@ -174,7 +165,7 @@ def ball_around(Z: Array) -> Ball:
 def _count_wrong(
     tile: Tile,
     queries: NDArray[np.intp],
-    by_class: _ByClass,
+    own: NDArray[np.int64],
     metric: str,
     progress: Callable[[float], object] = lambda share: None,
 ) -> NDArray[np.int64]:
@@ -188,7 +179,7 @@ def _count_wrong(
         rows = np.array(tile(queries[block]))
         if metric == "euclidean":
             rows[:, -1] = 1
-        _count_block(tile, rows, queries[block], by_class.own, counts[block])
+        _count_block(tile, rows, queries[block], own, counts[block])
         progress(block.stop / len(queries))
     return counts
 

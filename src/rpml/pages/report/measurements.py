@@ -14,7 +14,6 @@ from rpml.evaluation.advice import Recommendation
 from rpml.evaluation.metrics import first_hit_rank, kmeans_labels, nmi_interval
 from rpml.evaluation.metrics.label_free import (
     NEAREST,
-    VarianceSpectrum,
     hubness_interval,
     is_antihub,
     neighbor_overlap,
@@ -73,7 +72,7 @@ class Space:
         return int(self.vectors.shape[1])
 
     @cached_property
-    def spectrum(self) -> VarianceSpectrum:
+    def spectrum(self) -> tuple[Array, Interval]:
         """Shares of variance per axis."""
         return spectrum(self.vectors)
 
@@ -233,7 +232,7 @@ def make_spaces(models: Mapping[str, RPML], X: Array) -> list[Space]:
 
     The spaces of the one or two models have the keys "rpml" and "second".
     """
-    from rpml.evaluation.baselines.unsupervised import PCA
+    from rpml.evaluation.baselines import PCA
 
     k = min(max(NEAREST, *KS), len(X) - 1)
     embeddings = [model.transform(X) for model in models.values()]
@@ -306,7 +305,7 @@ def label_free_scores(spaces: Sequence[Space], rng: np.random.Generator) -> list
             "Effective rank",
             "how many directions the vectors use; far below the dimensions means waste",
             "tenths",
-            lambda s: s.spectrum.effective_rank,
+            lambda s: s.spectrum[1],
         ),
         (
             "Hubness",

@@ -163,8 +163,7 @@ def _spectrum(measurements: Measurements) -> Content:
     """Show all spaces in one chart, and their effective ranks."""
     spaces = measurements.spaces
     lines = [
-        charts.Series(s.title, s.key, np.maximum(s.spectrum.shares[:_MAX_AXES], 1e-9))
-        for s in spaces
+        charts.Series(s.title, s.key, np.maximum(s.spectrum[0][:_MAX_AXES], 1e-9)) for s in spaces
     ]
     return {
         "how": (
@@ -177,7 +176,7 @@ def _spectrum(measurements: Measurements) -> Content:
         "ranks": [
             (s, format_value(rank.value, "tenths"), format_interval(rank, "tenths"))
             for s in spaces
-            for rank in [s.spectrum.effective_rank]
+            for rank in [s.spectrum[1]]
         ],
     }
 

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.evaluation.comparison.measure import Cell, hits_of, overlap_of
+from rpml.evaluation.metrics.label_free import NEAREST
 from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.registry import REFERENCE, Method
 from rpml.runtime.context import Json
 from rpml.runtime.extras import require
 from rpml.runtime.intervals import Interval, bounded, interval, paired
+from rpml.runtime.wording import text_table
 
 if TYPE_CHECKING:
     import pandas
-    import rich.table
 
 
 SCORES = (
@@ -44,6 +44,7 @@ _BOUNDS = tuple(
 _PERCENT = (*SCORES, "neighbors_kept", "gain")
 _SHORT = {"recall@1": "R@1", "gain": "vs PCA", "recall@8": "R@8", "nmi": "NMI"}
 _SHORT_LABEL_FREE = {"effective_rank": "effective rank", "hubness": "hubness"}
+Cell = Json
 Row = Json
 
 
@@ -113,23 +114,8 @@ class Comparison:
         """Return the rows as the content of a .csv, .json or .md file."""
         return table_text(self.rows, self.lines(), ending)
 
-    def __rich__(self) -> rich.table.Table:
-        from rich.table import Table
-
-        table = Table(box=None, header_style="bold")
-        header, *body = self.short_lines()
-        for number, name in enumerate(header):
-            table.add_column(name, justify="left" if number == 0 else "right")
-        for line in body:
-            table.add_row(*line)
-        return table
-
     def __str__(self) -> str:
-        from rich.console import Console
-
-        out = io.StringIO()
-        Console(file=out, width=200).print(self.__rich__())
-        return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+        return text_table(self.short_lines())
 
     def _repr_html_(self) -> str:
         return html_table(self.short_lines())
@@ -171,12 +157,23 @@ class Comparison:
         return out if gain is None else out | bounded("gain", gain)
 
 
+def overlap_of(cell: Cell) -> NDArray[np.float64]:
+    """Return the share of nearest rows that each query keeps."""
+    counts = np.array([int(digit, 16) for digit in cell["kept"]])
+    return np.asarray(counts / min(NEAREST, len(counts) - 1))
+
+
+def hits_of(cell: Cell, k: int = 1) -> NDArray[np.bool_]:
+    """Return which queries have a row of their own class among the k nearest."""
+    return np.array([int(digit, 16) < k for digit in cell["hits"]])
+
+
 def table_text(rows: Sequence[Row], lines: Sequence[list[str]], ending: str) -> str:
     """Format rows as the content of a .csv or .json file, or lines as that of an .md file."""
     writers: dict[str, Callable[[], str]] = {
         ".csv": lambda: _csv(rows),
         ".json": lambda: json.dumps(rows, indent=2) + "\n",
-        ".md": lambda: _markdown(lines),
+        ".md": lambda: markdown_text(lines),
     }
     if ending not in writers:
         raise ValueError(f"{ending!r}: the name must end in .csv, .json or .md.")
@@ -202,7 +199,8 @@ def _csv(rows: Sequence[Row]) -> str:
     return out.getvalue()
 
 
-def _markdown(lines: Sequence[list[str]]) -> str:
+def markdown_text(lines: Sequence[list[str]]) -> str:
+    """Format header and rows as a Markdown table with figures to the right."""
     header, *body = lines
     marks = ["---", *["---:"] * (len(header) - 1)]
     return "\n".join("| " + " | ".join(line) + " |" for line in [header, marks, *body]) + "\n"

@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rpml.evaluation.baselines.unsupervised import PCA
+from rpml.evaluation.baselines import PCA
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
-from rpml.evaluation.protocol.descriptors import Descriptors, from_file
-from rpml.evaluation.protocol.published import published_rows
-from rpml.evaluation.protocol.scores import (
+from rpml.evaluation.protocol import (
     DEFAULT_METHODS,
+    Descriptors,
     as_fields,
     as_lines,
     as_markdown,
+    from_file,
     run_methods,
 )
+from rpml.evaluation.published import published_rows
 from rpml.evaluation.registry import chosen_methods
 from rpml.io.checkpoint import Checkpoint
 from rpml.io.features import ReadOptions

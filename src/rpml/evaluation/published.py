@@ -4,21 +4,8 @@ U. K. Dutta, M. Harandi, C. C. Sekhar, "A Probabilistic approach for Learning Em
 Supervision" (preprint, 2019).
 """
 
-from dataclasses import dataclass
-
 from rpml.evaluation.metrics.retrieval import KS
-
-
-@dataclass(frozen=True)
-class PublishedRow:
-    """One row of a table; `recall` maps K to Recall@K, `table` is its number in the paper."""
-
-    method: str
-    uses_labels: bool
-    nmi: float
-    recall: dict[int, float]
-    table: int
-
+from rpml.runtime.context import Json
 
 RECALL_AT = {"cub": KS, "cars": KS, "sop": (1, 10, 100)}
 """The K of Recall@K on each dataset."""
@@ -45,19 +32,23 @@ Lifted           | 56.4 46.9 59.8 71.2 81.5
 """
 
 
-def published_rows(dataset: str) -> list[PublishedRow]:
-    """Return all published rows of a dataset ("cub", "cars", "sop"), if any."""
+def published_rows(dataset: str) -> list[Json]:
+    """Return all published rows of a dataset ("cub", "cars", "sop"), if any.
+
+    `table` is the number of the table in the paper.
+    """
     if dataset not in RECALL_AT:
         return []
     rows = _column(_TABLE_1, dataset, uses_labels=False, table=1)
     return rows + (_column(_TABLE_2, dataset, True, 2) if dataset == "cub" else [])
 
 
-def _column(text: str, dataset: str, uses_labels: bool, table: int) -> list[PublishedRow]:
+def _column(text: str, dataset: str, uses_labels: bool, table: int) -> list[Json]:
     rows = []
     for line in text.strip().splitlines():
         method, *cells = line.split("|")
         nmi, *recall = map(float, cells[list(RECALL_AT).index(dataset)].split())
-        by_k = dict(zip(RECALL_AT[dataset], recall, strict=True))
-        rows.append(PublishedRow(method.strip(), uses_labels, nmi, by_k, table))
+        by_k = {f"recall@{k}": r for k, r in zip(RECALL_AT[dataset], recall, strict=True)}
+        row = {"method": method.strip(), "uses_labels": uses_labels, "nmi": nmi, "table": table}
+        rows.append({**by_k, **row})
     return rows

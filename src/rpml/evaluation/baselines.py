@@ -1,0 +1,222 @@
+"""The baselines of RPML; `rpml.evaluation.registry` names them.
+
+All scale rows to unit norm, apply one learned affine map and scale the result to unit norm again,
+so that the methods only differ in the map. LDA and NCA use the classes of the training rows: upper
+references.
+"""
+
+import warnings
+from abc import ABC, abstractmethod
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import eigh
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neighbors import NeighborhoodComponentsAnalysis
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from rpml.method.whitening.linear_map import Preprocessing, Spectrum, principal_axes, whitening
+from rpml.runtime.rows import Array, RandomState, row_blocks, sorted_sample, unit_rows
+from rpml.runtime.validation import check_rows, check_varied
+from rpml.runtime.wording import counted
+
+MAX_AXES = 512  # of the paper's descriptors
+NCA_AXES = 256  # principal axes that NCA starts from, unless there are more components
+NCA_NORM = 3.0  # of the initial rows: the larger, the fewer neighbors matter for a row
+
+
+class LinearBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
+    """Base of the baselines; a subclass learns the map, `map_`, which includes the l2 scaling."""
+
+    uses_labels: ClassVar[bool] = False
+    """True for upper references, which see the classes of the training rows."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Learn the map from the rows of X (and, if `uses_labels`, their classes y)."""
+        rows = check_rows(self, X, reset=True)
+        check_varied(rows)
+        self.map_ = self._learn(rows, self._classes(rows, y) if self.uses_labels else None)
+        return self
+
+    def transform(self, X: ArrayLike) -> Array:
+        """Embed rows; each has unit norm."""
+        check_is_fitted(self)
+        return self.map_.apply(check_rows(self, X, reset=False))
+
+    @abstractmethod
+    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
+        """Learn the map; y are classes from 0, or None."""
+
+    def _classes(self, X: Array, y: ArrayLike | None) -> NDArray[np.intp]:
+        name = type(self).__name__
+        if y is None:
+            raise ValueError(f"{name} requires y to be passed, but the target y is None")
+        labels = np.asarray(y)
+        if labels.shape != (len(X),):
+            raise ValueError(
+                f"y must hold one class per row: {name} got shape {labels.shape} for "
+                f"{counted(len(X), 'row')}"
+            )
+        classes, codes = np.unique(labels, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"{name} needs at least 2 classes in y, got {len(classes)} class")
+        return codes.astype(np.intp, copy=False)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.map_.matrix.shape[1])
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = self.uses_labels
+        return tags
+
+
+def checked_size(n_components: int, most: int, method: str, limit: str) -> int:
+    """Return n_components; ValueError with the method's limit if it is too large."""
+    if not 1 <= n_components <= most:
+        raise ValueError(
+            f"n_components={n_components} does not suit {method}, which gives at most {most} "
+            f"here ({limit})"
+        )
+    return int(n_components)
+
+
+def checked_axes(X: Array, n_components: int, method: str) -> tuple[Spectrum, int]:
+    """Return the principal axes of the unit rows, and n_components if there are as many."""
+    spectrum = principal_axes(X, unit_input=True, center=True)
+    limit = f"the rank of the centered rows, n_features = {X.shape[1]}"
+    return spectrum, checked_size(n_components, len(spectrum.variances), method, limit)
+
+
+class Truncation(LinearBaseline):
+    """Keep the leading columns of the rows, scaled to unit norm; None: all columns."""
+
+    def __init__(self, n_components: int | None = 2) -> None:
+        self.n_components = n_components
+
+    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
+        d = X.shape[1]
+        wanted = d if self.n_components is None else self.n_components
+        size = checked_size(wanted, d, "truncation", "the number of features")
+        return Preprocessing(True, np.zeros(d), np.eye(d, size), size < d)
+
+
+class RandomProjection(LinearBaseline):
+    """Project on a uniformly random subspace."""
+
+    def __init__(self, n_components: int = 2, *, random_state: RandomState = None) -> None:
+        self.n_components = n_components
+        self.random_state = random_state
+
+    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
+        d = X.shape[1]
+        size = checked_size(self.n_components, d, "a random projection", "the number of features")
+        draws = check_random_state(self.random_state).standard_normal((d, size))
+        return Preprocessing(True, np.zeros(d), np.linalg.qr(draws)[0], True)
+
+
+class PCA(LinearBaseline):
+    """Project on the leading principal axes, divided by a power of their standard deviation.
+
+    The exponent 0 is PCA, 1 is PCA whitening, 1/2 is half-whitening (S^-1/2). If `n_components` is
+    None, all axes are kept, at most 512: whitened, these are the descriptors of the paper.
+    """
+
+    def __init__(self, n_components: int | None = 2, *, exponent: float = 0.0) -> None:
+        self.n_components = n_components
+        self.exponent = exponent
+
+    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
+        if self.n_components is None:
+            spectrum, size = principal_axes(X, unit_input=True, center=True), MAX_AXES
+        else:
+            spectrum, size = checked_axes(X, self.n_components, "PCA")
+        return whitening(spectrum, self.exponent, size, unit_input=True, unit_output=True)
+
+
+class LDA(LinearBaseline):
+    """Axes that maximize the scatter between classes relative to the scatter within them.
+
+    `shrinkage` is the share of the scatter within classes that a multiple of the identity replaces.
+    There are at most as many axes as classes minus one.
+    """
+
+    uses_labels: ClassVar[bool] = True
+
+    def __init__(self, n_components: int = 1, *, shrinkage: float = 0.3) -> None:
+        self.n_components = n_components
+        self.shrinkage = shrinkage
+
+    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
+        assert y is not None
+        if not 0 < self.shrinkage <= 1:
+            raise ValueError(f"shrinkage must lie in (0, 1], got {self.shrinkage}")
+        classes, d = int(y.max()) + 1, X.shape[1]
+        size = min(checked_size(self.n_components, d, "LDA", "the number of features"), classes - 1)
+        mean, within, between = _scatters(X, y, classes)
+        ridge = self.shrinkage * max(np.trace(within) / d, 1e-12)
+        within = (1 - self.shrinkage) * within + ridge * np.eye(d)
+        axes = eigh(between, within, subset_by_index=(d - size, d - 1))[1][:, ::-1]
+        return Preprocessing(True, mean, axes, True)
+
+
+def _scatters(X: Array, y: NDArray[np.intp], classes: int) -> tuple[Array, Array, Array]:
+    """Return mean, within-class and between-class scatter of the unit rows, in blocks."""
+    n, d = X.shape
+    sums, moments = np.zeros((classes, d)), np.zeros((d, d))
+    for part, block in row_blocks(X, np.float64):
+        rows = unit_rows(block)
+        np.add.at(sums, y[part], rows)
+        moments += rows.T @ rows
+    sizes = np.bincount(y, minlength=classes)[:, None]
+    mean = sums.sum(axis=0) / n
+    means = sums / sizes
+    between = (means - mean).T @ ((means - mean) * sizes) / n
+    within = moments / n - np.outer(mean, mean) - between
+    return mean, within, between
+
+
+class NCA(LinearBaseline):
+    """scikit-learn's NCA on leading principal axes, initialized with half-whitened PCA.
+
+    Its cost is quadratic in the rows, so it learns from a random sample of at most `max_rows`.
+    Stopping after `max_iter` iterations is part of the method (NCA overfits), without a warning.
+    """
+
+    uses_labels: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        max_rows: int = 4000,
+        max_iter: int = 10,
+        random_state: RandomState = None,
+    ) -> None:
+        self.n_components, self.max_rows = n_components, max_rows
+        self.max_iter, self.random_state = max_iter, random_state
+
+    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
+        assert y is not None
+        spectrum, size = checked_axes(X, self.n_components, "NCA")
+        n_axes = min(len(spectrum.variances), max(size, NCA_AXES))
+        first = whitening(spectrum, 0.5, n_axes, unit_input=True, unit_output=False)
+        sample = sorted_sample(len(X), self.max_rows, check_random_state(self.random_state))
+        turn = self._nca(first.apply(X[sample]), y[sample], size)
+        return Preprocessing(True, first.mean, first.matrix @ turn.T, True)
+
+    def _nca(self, rows: Array, y: NDArray[np.intp], size: int) -> Array:
+        """Return axes in the half-whitened space, starting from its first `size` axes."""
+        scaled = NCA_NORM * unit_rows(rows.astype(np.float64))
+        nca = NeighborhoodComponentsAnalysis(
+            size, init=np.eye(size, rows.shape[1]), max_iter=self.max_iter
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            nca.fit(scaled, y)
+        self.n_iter_ = int(nca.n_iter_)
+        return np.asarray(nca.components_)

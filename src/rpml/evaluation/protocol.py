@@ -1,0 +1,286 @@
+"""The paper's protocol: descriptors, whitening, a fit without labels, scores on new classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from rpml.evaluation.baselines import PCA
+from rpml.evaluation.metrics import clustering_scores, recall_at_k
+from rpml.evaluation.metrics.retrieval import KS
+from rpml.evaluation.published import RECALL_AT
+from rpml.evaluation.registry import Method, chosen_methods
+from rpml.evaluation.table import markdown_text
+from rpml.io.datasets.image_sets import (
+    PUBLISHED,
+    ImageSet,
+    read_cars,
+    read_cub,
+    read_folders,
+    read_sop,
+)
+from rpml.io.features import ReadOptions, read_features, read_labels
+from rpml.io.features.numpy_files import NpzFile
+from rpml.io.features.reading import check_readable
+from rpml.runtime.context import Context, Json, Progress
+from rpml.runtime.errors import InputError
+from rpml.runtime.rows import Array
+from rpml.runtime.schema import COUNT, ArraySpec, Number, Schema
+from rpml.runtime.wording import one_line
+
+READERS: dict[str, Callable[[str], ImageSet]] = {
+    "cub": read_cub,
+    "cars": read_cars,
+    "sop": read_sop,
+    "folders": read_folders,
+}
+DEFAULT_METHODS = (
+    *("raw", "whitened-512", "random", "pca", "half-whitened", "pca-whitened"),
+    *("rpml", "rpml-bilinear", "srpml-random", "paper", "paper-stochastic"),
+)
+_CLUSTER = {"NMI": "nmi", "F": "f", "P": "precision", "R": "recall"}
+LEARNED = "rpml"  # the row whose embedding the figures show
+
+
+@dataclass(frozen=True)
+class Descriptors:
+    """Rows of all images, their classes, the split, and their origin.
+
+    `images` are the files in row order, if available; `ks` the K of Recall@K.
+    """
+
+    X: Array
+    labels: NDArray[np.generic]
+    train: NDArray[np.bool_]
+    origin: Json
+    ks: tuple[int, ...] = KS
+    images: tuple[Path, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.train.any() or self.train.all():
+            side = "training" if not self.train.any() else "test"
+            raise InputError(
+                f"there are no {side} rows: give classes of both sides, or an array "
+                f"'train' of True and False in the .npz file"
+            )
+        both = set(self.labels[self.train].tolist()) & set(self.labels[~self.train].tolist())
+        if both:
+            raise InputError(
+                f"class {min(both, key=str)!r} is on both sides of the split, and the test must be "
+                "of classes never seen in training"
+            )
+
+    def whitened(self, dim: int) -> Descriptors:
+        """Return the descriptors PCA-whitened to `dim`, learned on the training rows only."""
+        whitening = PCA(dim, exponent=1.0).fit(self.X[self.train])
+        return replace(self, X=whitening.transform(self.X), origin={**self.origin, "whitened": dim})
+
+
+def read_dataset(dataset: str, root: str, incomplete: bool = False) -> ImageSet:
+    """Read a dataset's images; check that the files exist and the counts are the published ones."""
+    images = READERS[dataset](root)
+    images.check_files()
+    if dataset in PUBLISHED and not incomplete:
+        images.check_counts(PUBLISHED[dataset])
+    return images
+
+
+def from_file(
+    dataset: str, path: str, options: ReadOptions, labels: str | None = None
+) -> Descriptors:
+    """Read descriptors from any file of features, and labels from it or another file.
+
+    An .npz file may also hold the labels (``y``) and the split (``train``); otherwise the split
+    follows the class numbers of the dataset ("cub", "cars", "sop" or "folders").
+    """
+    if path.endswith(".npz") and options.array is None:
+        options = replace(options, array=_only_matrix(Path(path)))
+    features = read_features(path, options)
+    n = len(features.values)
+    y = read_labels(labels or path, n, features.ids)
+    train = _split(dataset, path, y)
+    origin = {"features": Path(path).name, "array": options.array}
+    return Descriptors(
+        np.asarray(features.values, np.float32),
+        y,
+        train,
+        origin,
+        RECALL_AT.get(dataset, KS),
+    )
+
+
+def _only_matrix(path: Path) -> str | None:
+    """Return the only array with two dimensions; None leaves the choice to the reader."""
+    check_readable(path)
+    archive = NpzFile(path)
+    matrices = [name for name in archive.names if archive.read(name).ndim == 2]
+    return matrices[0] if len(matrices) == 1 else None
+
+
+def _split(dataset: str, path: str, y: NDArray[np.generic]) -> NDArray[np.bool_]:
+    if path.endswith(".npz"):
+        archive = NpzFile(Path(path))
+        if "train" in archive.names:
+            train = archive.read("train").astype(bool)
+            if train.shape != y.shape:
+                raise InputError(f"{path}: the array 'train' must have one value per row")
+            return train
+    if dataset not in PUBLISHED or y.dtype.kind not in "iu":
+        raise InputError(
+            f"{path} does not say which rows are for training: give an .npz file with an array "
+            "'train', or a dataset with numbered classes"
+        )
+    return np.asarray(y.astype(np.int64) <= PUBLISHED[dataset].train_classes)
+
+
+@dataclass(frozen=True)
+class MeasuredRow:
+    """One measured row; scores are shares in [0, 1].
+
+    `scores` has an entry "cosine" and, for embeddings without unit norm, another "euclidean" (the
+    measure of the paper's authors); each has nmi, f, precision, recall and recall_at, a dict of K
+    to Recall@K.
+    """
+
+    method: str
+    title: str
+    dim: int
+    scores: dict[str, Json]
+    seconds: float
+    settings: Json = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    uses_labels: bool = False
+
+
+_SCHEMA = Schema(
+    {"Z": ArraySpec("f", ("rows", "dim"))},
+    {
+        "method": str,
+        "title": str,
+        "dim": COUNT,
+        "scores": {"*": {"recall_at": {"*": Number(0, 1)}, "*": Number(0, 1)}},
+        "seconds": Number(0),
+        "settings": {},
+        "warnings": [str],
+        "uses_labels": bool,
+    },
+)
+"""A finished row in a checkpoint."""
+
+
+def run_methods(
+    data: Descriptors, names: Sequence[str], dim: int, seed: int = 0, context: Context | None = None
+) -> tuple[list[MeasuredRow], dict[str, Array]]:
+    """Measure methods of the registry on descriptors; only the scores use the labels.
+
+    The context's store keeps finished rows. Returns the rows, and the embedding of the test rows
+    by each method.
+    """
+    methods = chosen_methods(names)
+    context = context or Context()
+    rows, embeddings = [], {}
+    for number, method in enumerate(methods):
+        context.report(Progress("methods", number, len(methods)))
+        saved = context.load(f"row-{method.name}", _SCHEMA)
+        if saved is None:
+            row, Z = measure(data, method, dim, seed)
+            context.save(f"row-{method.name}", {"Z": Z}, asdict(row))
+        else:
+            row, Z = (
+                MeasuredRow(**{name: saved[1][name] for name in _SCHEMA.metadata}),
+                saved[0]["Z"],
+            )
+        rows.append(row)
+        embeddings[method.name] = Z
+    context.report(Progress("methods", len(names), len(names)))
+    return rows, embeddings
+
+
+def measure(data: Descriptors, method: Method, dim: int, seed: int) -> tuple[MeasuredRow, Array]:
+    """Fit a method on the training rows, embed and score the test rows."""
+    train = data.train
+    model, seconds, caught = method.fit(data.X[train], data.labels[train], dim, seed)
+    Z, y = np.asarray(model.transform(data.X[~train]), np.float32), data.labels[~train]
+    metrics = ["cosine"] + ([] if getattr(model, "normalize", True) else ["euclidean"])
+    row = MeasuredRow(
+        method.name,
+        method.title,
+        Z.shape[1],
+        {metric: scores_of(Z, y, metric, data.ks, seed) for metric in metrics},
+        seconds,
+        _settings(model),
+        caught,
+        method.uses_labels,
+    )
+    return row, Z
+
+
+def scores_of(
+    Z: Array, y: NDArray[np.generic], metric: str, ks: tuple[int, ...], seed: int
+) -> Json:
+    """Return NMI, F, precision, recall and Recall@K of embedded test rows."""
+    scores: Json = dict(clustering_scores(Z, y, seed, metric))
+    scores["recall_at"] = {str(k): v for k, v in recall_at_k(Z, y, ks, metric).items()}
+    return scores
+
+
+def _settings(estimator: BaseEstimator) -> Json:
+    """Return the non-default arguments of the constructor, as text where necessary."""
+    defaults = type(estimator)().get_params(deep=False)
+    parameters = estimator.get_params(deep=False)
+    plain = (bool, int, float, str, type(None))
+    changed = {k: v for k, v in parameters.items() if repr(v) != repr(defaults[k])}
+    return {
+        "class": type(estimator).__name__,
+        **{k: v if isinstance(v, plain) else one_line(repr(v)) for k, v in changed.items()},
+    }
+
+
+def as_lines(
+    rows: Sequence[MeasuredRow], published: Sequence[Json], ks: Sequence[int]
+) -> list[list[str]]:
+    """Return the cells of a header, of the published rows and of the measured rows."""
+    lines = [["method", "dim", *_CLUSTER, *(f"R@{k}" for k in ks), "labels", "source"]]
+    for quoted in published:
+        recall = [f"{quoted[f'recall@{k}']:.1f}" for k in ks]
+        labels = "yes" if quoted["uses_labels"] else "no"
+        nmi = f"{quoted['nmi']:.1f}"
+        lines.append([quoted["method"], "", nmi, "", "", "", *recall, labels, "published"])
+    for row in rows:
+        for metric, scores in row.scores.items():
+            title = row.title if metric == "cosine" else f"{row.title}, Euclidean"
+            figures = [scores[key] for key in _CLUSTER.values()]
+            figures += [scores["recall_at"][str(k)] for k in ks]
+            labels = "yes" if row.uses_labels else "no"
+            cells = (f"{100 * figure:.1f}" for figure in figures)
+            lines.append([title, str(row.dim), *cells, labels, "measured"])
+    return lines
+
+
+def as_markdown(rows: Sequence[MeasuredRow], published: Sequence[Json], ks: Sequence[int]) -> str:
+    """Return a Markdown table with published figures in italics."""
+    header, *body = as_lines(rows, published, ks)
+    for line in body:
+        if line[-1] == "published":
+            line[:] = [f"*{cell}*" if cell else "" for cell in line]
+    return markdown_text([header, *body])
+
+
+def as_fields(rows: Sequence[MeasuredRow], published: Sequence[Json]) -> dict[str, list[Json]]:
+    """Return both kinds of rows as JSON values; published figures are in percent, as printed."""
+    measured = [{**asdict(row), "source": "measured"} for row in rows]
+    for fields in measured:
+        fields["scores"] = {m: named_recall(s, "recall_at") for m, s in fields["scores"].items()}
+    printed = {"source": "published", "unit": "percent"}
+    return {"measured": measured, "published": [{**quoted, **printed} for quoted in published]}
+
+
+def named_recall(fields: Json, name: str) -> Json:
+    """Replace the dict of K to Recall@K called `name` by fields recall@K."""
+    recall = {f"recall@{k}": value for k, value in fields[name].items()}
+    return {**recall, **{key: value for key, value in fields.items() if key != name}}
