@@ -1,7 +1,7 @@
 """Every constant of the whitening in one table, each section with what chose its values.
 
 Ours, not the paper's. Commands without an argument are run as `python benchmarks/NAME --data
-FOLDER`; "trials" had no committed command, docs/decisions tells what they showed.
+FOLDER`; "trials" had no committed command; docs/decisions has what they showed.
 """
 
 import numpy as np

@@ -276,7 +276,8 @@ def similarities(rows: Array, queries: Index) -> Array:
 def count_higher(scores: Array, chosen: Index) -> Index:
     """[i, j]: how many scores of row i are higher than its score in the column chosen[i, j]."""
     bars = np.take_along_axis(scores, chosen, axis=1)
-    return np.stack([np.count_nonzero(scores > bar[:, None], axis=1) for bar in bars.T], axis=1)
+    higher = ((scores > bar[:, None]).view(np.int8) for bar in bars.T)  # whose sum is vectorized
+    return np.stack([each.sum(axis=1, dtype=np.int32) for each in higher], axis=1, dtype=np.intp)
 
 
 def mean_log_ranks(rows: Array, queries: Index, chosen: Index) -> Array:
