@@ -23,11 +23,12 @@ from rpml.estimator.fit_inputs import (
 )
 from rpml.estimator.fitted import calibrate, set_fitted, warn_of_training
 from rpml.estimator.knowledge import as_nuisance, as_queries
+from rpml.io.checkpoint import Checkpoint
 from rpml.method.knowledge.constraints import gather
 from rpml.method.pipeline import learn_in_memory
 from rpml.method.settings import FitInputs, FitSettings
 from rpml.method.whitening.choice import choose_whitening, scatter_rows
-from rpml.runtime.context import Context, Json, Store
+from rpml.runtime.context import Context, Json
 from rpml.runtime.rows import Array, common_scale, divided, divisor, float_dtype
 from rpml.runtime.threads import using_jobs
 
@@ -87,7 +88,7 @@ class DaskRPML(LazyEmbedding, RPML):
         y: ArrayLike | None = None,
         *,
         cluster: object = None,
-        store: Store | None = None,
+        store: Checkpoint | None = None,
         **inputs: Any,
     ) -> Self:
         """Learn the embedding from partitioned rows.
@@ -116,7 +117,12 @@ class DaskRPML(LazyEmbedding, RPML):
             return self._fit(X, y, inputs, store, started)
 
     def _fit(
-        self, X: object, y: ArrayLike | None, inputs: Json, store: Store | None, cluster: Cluster
+        self,
+        X: object,
+        y: ArrayLike | None,
+        inputs: Json,
+        store: Checkpoint | None,
+        cluster: Cluster,
     ) -> Self:
         rows = open_rows(X, cluster)
         n = rows.count

@@ -24,12 +24,13 @@ from rpml.estimator.fit_inputs import (
 )
 from rpml.estimator.fitted import calibrate, set_fitted, warn_of_training
 from rpml.estimator.knowledge import as_nuisance, as_queries
+from rpml.io.checkpoint import Checkpoint
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.knowledge.constraints import gather
 from rpml.method.pipeline import learn_in_memory
 from rpml.method.settings import FitInputs, FitSettings, fit_shape
 from rpml.method.update import update
-from rpml.runtime.context import Context, Json, PrintedProgress, Progress, Store
+from rpml.runtime.context import Context, Json, PrintedProgress, Progress
 from rpml.runtime.memory import WORKING_MEMORY, working_memory
 from rpml.runtime.rows import Labels, RandomState, float_dtype, to_common_scale
 from rpml.runtime.threads import using_jobs
@@ -263,7 +264,7 @@ class RPML(
         cannot_link: ArrayLike | None = None,
         comparisons: ArrayLike | None = None,
         conflicts: str = "raise",
-        store: Store | None = None,
+        store: Checkpoint | None = None,
     ) -> Self:
         """Learn the embedding from the rows of X.
 
@@ -372,7 +373,7 @@ class RPML(
         set_fitted(self, result, len(X_new), X.__getitem__, drift)
         return self
 
-    def _context(self, store: Store | None = None, blocks: int = WORKING_MEMORY) -> Context:
+    def _context(self, store: Checkpoint | None = None, blocks: int = WORKING_MEMORY) -> Context:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         report = self.callback or (lambda progress: None)
         report = PrintedProgress(int(self.verbose), report) if self.verbose else report

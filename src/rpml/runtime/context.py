@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,16 +95,6 @@ class LoopState:
             self.stored = time.monotonic()
 
 
-class Store(Protocol):
-    """Finished stages on disk; see `rpml.io.checkpoint.Checkpoint`."""
-
-    def path(self, name: str) -> Path: ...
-
-    def load(self, name: str) -> tuple[Arrays, Json] | None: ...
-
-    def save(self, name: str, arrays: Arrays, metadata: Mapping[str, object] | None) -> None: ...
-
-
 @dataclass(frozen=True)
 class Context:
     """Passed through the stages of a fit.
@@ -115,7 +104,8 @@ class Context:
 
     seed: int = 0
     report: Callable[[Progress], object] = lambda progress: None
-    store: Store | None = None
+    store: Any = None
+    """The `rpml.io.checkpoint.Checkpoint` of finished stages; io is above this package."""
     blocks: int = WORKING_MEMORY
     """Bytes for the working blocks of the neighbor search."""
 
@@ -159,7 +149,7 @@ class Context:
 
     def load(self, name: str, schema: Schema, key: str = "") -> tuple[Arrays, Json] | None:
         """Return a stored stage if its key and schema match, else None."""
-        saved = self.store.load(name) if self.store else None
+        saved: tuple[Arrays, Json] | None = self.store.load(name) if self.store else None
         if saved is None or saved[1].get(_KEY, "") != key:
             return None
         try:

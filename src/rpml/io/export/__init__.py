@@ -10,7 +10,7 @@ from importlib import import_module
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -32,14 +32,6 @@ TARGETS: dict[str, tuple[str, ...]] = {
 _TAKEN = {".rpml", *DATA_SUFFIXES, *itertools.chain(*TARGETS.values())}
 
 
-class LinearModel(Protocol):
-    """The attributes of a fitted model that an export needs."""
-
-    components_: Array
-    preprocessing_: Any
-    normalize: bool
-
-
 @dataclass(frozen=True)
 class Unit:
     """Divide by the norm; a zero row stays zero."""
@@ -56,7 +48,7 @@ class Affine:
 Step = Unit | Affine
 
 
-def embedding_steps(model: LinearModel, n_components: int | None = None) -> list[Step]:
+def embedding_steps(model: Any, n_components: int | None = None) -> list[Step]:
     """Return the steps of a fitted model, with consecutive linear maps merged."""
     if not hasattr(model, "components_"):
         raise InputError("the model is not fitted: fit it before the export")
@@ -93,7 +85,7 @@ def output_size(steps: Sequence[Step]) -> int:
 
 
 def export_model(
-    model: LinearModel,
+    model: Any,
     target: str,
     path: str | PathLike[str],
     n_components: int | None = None,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rpml.io.features.arrow_files import PACKED, ArrowFile, is_plain, read_arrow_column
 from rpml.io.features.arrow_files import SUFFIXES as ARROW
 from rpml.io.features.columns import is_id_name
-from rpml.io.features.numpy_files import NpzFile, check_dtype_or_text, load_npy
+from rpml.io.features.numpy_files import NpzFile, check_dtype, load_npy
 from rpml.io.features.reading import check_readable
 from rpml.io.features.source import Ids, check_compression
 from rpml.io.features.text_files import Row, csv_rows, is_number, read_column, without_mark
@@ -143,7 +143,7 @@ def _read(
 
 
 def _vector(array: NDArray[np.generic], name: str) -> list[object]:
-    check_dtype_or_text(array.dtype, name)
+    check_dtype(array.dtype, name, text=True)
     if array.ndim != 1:
         raise InputError(f"{name} has shape {array.shape}, and labels must have one dimension")
     return array.tolist()  # type: ignore[no-any-return]

@@ -33,13 +33,13 @@ _HEADER_TRIES = 20
 MAPPED_BYTES = 2**26  # smaller files are read, and so cannot change during a run
 
 
-def check_dtype(dtype: np.dtype[np.generic], name: str) -> None:
-    """Raise InputError for anything but real numbers."""
+def check_dtype(dtype: np.dtype[np.generic], name: str, text: bool = False) -> None:
+    """Raise InputError for anything but real numbers; ids and labels may also be text."""
     if dtype.hasobject:
         raise InputError(
             f"{name} holds Python objects, which are never loaded: save it as an array of numbers"
         )
-    if dtype.kind not in "fiub":
+    if dtype.kind not in ("fiubU" if text else "fiub"):
         raise InputError(f"{name} has dtype {dtype}, and features must be real numbers")
 
 
@@ -74,7 +74,7 @@ def _checked_header(
 ) -> tuple[tuple[int, ...], Literal["F", "C"], np.dtype[np.generic]]:
     """Read (shape, order, dtype) of numbers or text that `size` bytes can hold."""
     shape, fortran, dtype = read_npy_header(file)
-    check_dtype_or_text(dtype, name)
+    check_dtype(dtype, name, text=True)
     missing = file.tell() + math.prod(shape) * dtype.itemsize - size
     if missing > 0:
         raise ValueError(f"its {shape} numbers need {missing} bytes more")
@@ -209,12 +209,6 @@ class NpzFile:
 
     def _listing(self) -> str:
         return "the arrays " + ", ".join(self.names[:20]) if self.names else "no arrays"
-
-
-def check_dtype_or_text(dtype: np.dtype[np.generic], name: str) -> None:
-    """Raise InputError for anything but numbers and text (ids and labels may be text)."""
-    if dtype.kind != "U":
-        check_dtype(dtype, name)
 
 
 def read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:

@@ -6,8 +6,8 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -59,9 +59,9 @@ def open_features(path: str | Path, options: ReadOptions | None = None) -> Featu
     """
     options = options or ReadOptions()
     if str(path) == "-":
-        return _standard_input(options)
+        return _copied("standard input", _copy_standard_input, options)
     if "://" in str(path):
-        return _remote(str(path), options)
+        return _copied(str(path), partial(_copy_remote, str(path)), options)
     path = Path(path)
     check_readable(path)
     if path.is_dir():
@@ -191,10 +191,23 @@ _MAGIC = {
 }
 
 
-def _standard_input(options: ReadOptions) -> FeatureSource:
-    """Copy standard input to a temporary file, so that every format works in bounded memory."""
+def _copied(name: str, copy: Callable[[Path], Path], options: ReadOptions) -> FeatureSource:
+    """Open a copy in a temporary folder, which the source keeps, and name it by its origin."""
     folder = scratch_folder()
-    spool = Path(folder.name) / "stdin"
+    path = copy(Path(folder.name))
+    try:
+        source = open_features(path, options)
+    except InputError as error:
+        raise InputError(str(error).replace(str(path), name)) from error
+    source.name = source.name.replace(str(path), name)
+    source.stamp = None
+    source._spool = folder  # type: ignore[attr-defined]
+    return source
+
+
+def _copy_standard_input(folder: Path) -> Path:
+    """Copy it to a file, so that every format works in bounded memory."""
+    spool = folder / "stdin"
     with open(spool, "wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
     with open(spool, "rb") as file:
@@ -202,18 +215,15 @@ def _standard_input(options: ReadOptions) -> FeatureSource:
     if not start:
         raise InputError("standard input is empty")
     suffix = next((s for m, s in _MAGIC.items() if start.startswith(m)), None)
-    suffix = suffix or (".tsv" if b"\t" in start else ".csv")
-    path = spool.rename(spool.with_suffix(suffix))
-    return _named(lambda: _open_file(path, options), folder, path, "standard input")
+    return spool.rename(spool.with_suffix(suffix or (".tsv" if b"\t" in start else ".csv")))
 
 
-def _remote(address: str, options: ReadOptions) -> FeatureSource:
+def _copy_remote(address: str, folder: Path) -> Path:
     """Copy a file or a folder of shards from a URL that fsspec supports."""
     fsspec = require("fsspec", "remote", f"reading {address.split('://')[0]}://")
-    folder = scratch_folder()
     try:
         system, place = fsspec.core.url_to_fs(address)
-        target = Path(folder.name) / Path(urlsplit(place).path.rstrip("/")).name
+        target = folder / Path(urlsplit(place).path.rstrip("/")).name
         if target.suffix.lower() in SUFFIXES:
             system.get_file(place, str(target))
         else:
@@ -226,18 +236,4 @@ def _remote(address: str, options: ReadOptions) -> FeatureSource:
     except Exception as error:  # every file system has its own errors
         reason = one_line(error) or type(error).__name__
         raise InputError(f"cannot read {address}: {reason}") from error
-    return _named(lambda: open_features(target, options), folder, target, address)
-
-
-def _named(
-    open_copy: Callable[[], FeatureSource], folder: TemporaryDirectory[str], path: Path, name: str
-) -> FeatureSource:
-    """Open a copy in a temporary folder, which the source keeps, and name it by its origin."""
-    try:
-        source = open_copy()
-    except InputError as error:
-        raise InputError(str(error).replace(str(path), name)) from error
-    source.name = source.name.replace(str(path), name)
-    source.stamp = None
-    source._spool = folder  # type: ignore[attr-defined]
-    return source
+    return target
