@@ -112,8 +112,7 @@ def many_clients(port: int) -> dict[str, float]:
 
 def preparation() -> dict[str, float]:
     """CPU seconds for the clusters and the maps of 200,000 x 64, and seconds to take them back."""
-    from rpml.pages.explorer.catalog import Pending, make_catalog
-    from rpml.pages.explorer.preparation import start_work
+    from rpml.pages.explorer.catalog import Pending, make_catalog, start_work
     from rpml.pages.items import make_items
 
     X, y = mixture(ROWS, PREPARED, 500, 1.0, 0)

@@ -21,9 +21,8 @@ sys.path.insert(0, str(ROOT))
 from rpml import RPML  # noqa: E402
 from rpml.io.datasets.descriptors import gradient_histograms  # noqa: E402
 from rpml.io.datasets.omniglot import Drawings, load_drawings  # noqa: E402
-from rpml.pages.explorer.app import Options, make_app  # noqa: E402
-from rpml.pages.explorer.catalog import make_catalog  # noqa: E402
-from rpml.pages.explorer.preparation import start_work  # noqa: E402
+from rpml.pages.explorer.app import make_app  # noqa: E402
+from rpml.pages.explorer.catalog import make_catalog, start_work  # noqa: E402
 from rpml.pages.items import Items, make_items  # noqa: E402
 from rpml.pages.report.measurements import Source, measure  # noqa: E402
 from rpml.pages.report.page import build_report  # noqa: E402
@@ -110,7 +109,7 @@ def main() -> None:
             shoot_report(chrome, page, folder)
             catalog = make_catalog(model, X, items, "characters.npy")
             start_work(catalog, X).join()
-            app = make_app(catalog, Options(Pictures(items, folder / "seen")))
+            app = make_app(catalog, Pictures(items, folder / "seen"))
             with running(app) as port:
                 address = f"http://127.0.0.1:{port}"
                 shoot_explorer(chrome, address, {"id": items.ids[185]}, "explorer")

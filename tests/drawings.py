@@ -11,8 +11,7 @@ from PIL import Image
 from rpml import RPML
 from rpml.io.datasets.descriptors import gradient_histograms
 from rpml.io.datasets.omniglot import load_drawings
-from rpml.pages.explorer.catalog import Catalog, make_catalog
-from rpml.pages.explorer.preparation import start_work
+from rpml.pages.explorer.catalog import Catalog, make_catalog, start_work
 from rpml.pages.items import Items, make_items
 
 HOSTILE = '<script>alert("x")</script>'

@@ -31,8 +31,7 @@ from rpml.cli.command import exit_code, sentence
 from rpml.estimator.description import describe_model
 from rpml.io.checkpoint import Checkpoint
 from rpml.io.features import read_features, read_labels
-from rpml.pages.explorer.catalog import make_catalog
-from rpml.pages.explorer.preparation import Cache, cache_key, start_work
+from rpml.pages.explorer.catalog import cache_key, load_cache, make_catalog, start_work
 from rpml.pages.items import Items
 from rpml.runtime.errors import InputError
 from rpml.search import Index
@@ -86,7 +85,8 @@ def catalog_of(folder):
 def read_cache(folder):
     """What is not used is computed again: never half a page."""
     catalog = catalog_of(folder)
-    loaded = Cache(folder / "m.rpml.explorer", cache_key(catalog, X, 0, True)).load(catalog)
+    key = cache_key(catalog, X, 0, True)
+    loaded = load_cache(catalog, folder / "m.rpml.explorer", key)
     assert (catalog.maps.state == "ready") == loaded == (catalog.clusters.state != "working")
     if not loaded:
         raise InputError("computed again")

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from rpml import RPML
-from rpml.pages.explorer.catalog import make_catalog
-from rpml.pages.explorer.labeling import open_labels
-from rpml.pages.explorer.preparation import Cache, cache_key, start_work
+from rpml.pages.explorer.catalog import cache_key, make_catalog, save_cache, start_work
+from rpml.pages.explorer.labeling import LabelStore
 from rpml.pages.items import make_items
 from tests.cli.conftest import make_vectors
 from tests.faults.shim import FAULTS, NOT_REACHED, run_forked
@@ -30,19 +29,19 @@ def catalog():
 
 
 def assign(catalog):
-    open_labels(make_items(60), "labels.csv").assign([2, 3], "dog")
+    LabelStore(make_items(60), "labels.csv").assign([2, 3], "dog")
 
 
 def cache(catalog):
     """The file of another seed is replaced."""
-    Cache(Path("m.explorer"), cache_key(catalog, X, 1, True)).save(catalog)
+    save_cache(catalog, Path("m.explorer"), cache_key(catalog, X, 1, True))
 
 
 def start(folder, catalog):
     folder.mkdir()
     (folder / "notes.txt").write_text("mine")
-    open_labels(make_items(60), folder / "labels.csv").assign([1], "cat")
-    Cache(folder / "m.explorer", cache_key(catalog, X, 0, True)).save(catalog)
+    LabelStore(make_items(60), folder / "labels.csv").assign([1], "cat")
+    save_cache(catalog, folder / "m.explorer", cache_key(catalog, X, 0, True))
 
 
 def content(folder):

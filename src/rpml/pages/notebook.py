@@ -154,10 +154,8 @@ def explore(
     """
     require("starlette", "explore", "rpml.explore")
     require("uvicorn", "explore", "rpml.explore")
-    from rpml.pages.explorer.app import Options, make_app
-    from rpml.pages.explorer.catalog import make_catalog
-    from rpml.pages.explorer.preparation import start_work
-    from rpml.pages.explorer.server import address, open_socket, start
+    from rpml.pages.explorer.app import address, make_app, open_socket, start
+    from rpml.pages.explorer.catalog import make_catalog, start_work
     from rpml.pages.thumbnails import Pictures
 
     check_is_fitted(model)
@@ -167,6 +165,6 @@ def explore(
     images = shown.get("images")
     pictures = None if images is None else Pictures(items, Path(images))
     listener = open_socket("127.0.0.1", 0)
-    server, thread = start(make_app(catalog, Options(pictures)), listener)
+    server, thread = start(make_app(catalog, pictures), listener)
     start_work(catalog, rows)
     return Explorer(address(listener), server, thread)

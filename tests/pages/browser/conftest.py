@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rpml.pages.explorer.app import Options, make_app
+from rpml.pages.explorer.app import make_app
 from rpml.pages.explorer.catalog import Catalog
 from rpml.pages.items import make_items
 from rpml.pages.report.measurements import Source, measure
@@ -89,5 +89,5 @@ def plain_report(sample: Sample, hostile: list[str]) -> str:
 @pytest.fixture(scope="session")
 def explorer(catalog: Catalog, sample: Sample) -> Iterator[str]:
     """Address of an explorer that is ready."""
-    with running(make_app(catalog, Options(Pictures(catalog.items, sample.images)))) as port:
+    with running(make_app(catalog, Pictures(catalog.items, sample.images))) as port:
         yield f"http://127.0.0.1:{port}"

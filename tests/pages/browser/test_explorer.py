@@ -9,9 +9,8 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 
-from rpml.pages.explorer.app import Options, make_app
-from rpml.pages.explorer.catalog import Catalog, make_catalog
-from rpml.pages.explorer.preparation import start_work
+from rpml.pages.explorer.app import make_app
+from rpml.pages.explorer.catalog import Catalog, make_catalog, start_work
 from rpml.pages.items import make_items
 from tests.drawings import Sample
 from tests.pages.browser.chrome import SCATTER, Chrome
@@ -82,7 +81,7 @@ def test_both_lists_follow_the_server(chrome: Chrome, explorer: str, catalog: Ca
             ".map((n) => n.textContent)",
             space,
         )
-        found = catalog.indices[space].near_row(7, 10).rows
+        found = catalog.indices[space].near_row(7, 10)[0]
         assert shown == [catalog.items.ids[r] for r in found]
     csv = chrome.driver.execute_async_script(
         "const done = arguments[0], link = document.querySelector('a[download]');"
@@ -256,7 +255,7 @@ def test_the_share_of_random_pairs_is_explained(
 ) -> None:
     catalog = make_catalog(sample.model, sample.X, make_items(len(sample.X)))
     start_work(catalog, sample.X).join()
-    with running(make_app(catalog, Options(scale=scale))) as port:
+    with running(make_app(catalog, scale=scale)) as port:
         look(chrome, f"http://127.0.0.1:{port}", id=3)
         chrome.until(f"{HITS} === 40")
         assert ("share of random pairs" in chrome.text("#asked .note")) is scale

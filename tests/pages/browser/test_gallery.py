@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from rpml.pages.explorer.app import Options, make_app
-from rpml.pages.explorer.catalog import Catalog, make_catalog
-from rpml.pages.explorer.preparation import start_work
+from rpml.pages.explorer.app import make_app
+from rpml.pages.explorer.catalog import Catalog, make_catalog, start_work
 from rpml.pages.thumbnails import Pictures
 from tests.drawings import Sample
 from tests.pages.browser.chrome import Chrome
@@ -34,8 +33,8 @@ def named(sample: Sample) -> Catalog:
 @pytest.fixture(scope="module")
 def gallery(named: Catalog, sample: Sample) -> Iterator[str]:
     """An explorer that takes every uploaded image for the drawing 21."""
-    options = Options(Pictures(named.items, sample.images), lambda data: sample.X[21])
-    with running(make_app(named, options)) as port:
+    pictures = Pictures(named.items, sample.images)
+    with running(make_app(named, pictures, lambda data: sample.X[21])) as port:
         yield f"http://127.0.0.1:{port}"
 
 
@@ -43,7 +42,7 @@ def mixed_row(catalog: Catalog) -> int:
     """An item with neighbors of its own and of another label."""
     index, labels = catalog.indices["rpml"], catalog.items.labels or []
     for row in range(len(catalog)):
-        right = [labels[near] == labels[row] for near in index.near_row(row, 10).rows]
+        right = [labels[near] == labels[row] for near in index.near_row(row, 10)[0]]
         if 2 < sum(right) < 8:
             return row
     raise AssertionError("every item has neighbors of one kind")
@@ -59,7 +58,7 @@ def test_neighbors_as_a_gallery(chrome: Chrome, gallery: str, named: Catalog) ->
     assert chrome.js("return document.activeElement.id") == "show"
     assert chrome.js("return document.querySelector('.tile img').clientWidth") >= 110
     marks = [e.text for e in chrome.all("[data-space=rpml] .mark")]
-    near = named.indices["rpml"].near_row(row, 10).rows
+    near = named.indices["rpml"].near_row(row, 10)[0]
     right = [named.items.label(int(i)) == named.items.label(row) for i in near]
     assert marks == ["✓" if same else "✗" for same in right]
     chrome.find(".tile").click()

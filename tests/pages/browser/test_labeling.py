@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rpml.pages.explorer.app import Options, make_app
-from rpml.pages.explorer.catalog import make_catalog
-from rpml.pages.explorer.labeling import LabelStore, Learner, open_labels
-from rpml.pages.explorer.preparation import start_work
+from rpml.pages.explorer.app import make_app
+from rpml.pages.explorer.catalog import make_catalog, start_work
+from rpml.pages.explorer.labeling import LabelStore, Learner
 from rpml.pages.items import make_items
 from rpml.pages.thumbnails import Pictures
 from tests.drawings import Sample
@@ -35,12 +34,12 @@ class Labeling:
 def labeling(chrome: Chrome, sample: Sample, tmp_path: Path) -> Iterator[Labeling]:
     """The page is left before the server stops, so that no picture is asked of a dead one."""
     items = make_items(len(sample.X), sample.ids, images=sample.images)
-    store = open_labels(items, tmp_path / "labels.csv")
+    store = LabelStore(items, tmp_path / "labels.csv")
     catalog = make_catalog(sample.model, sample.X, store.items)
     start_work(catalog, sample.X).join()
     learner = Learner(catalog, sample.X, store)
     pictures = Pictures(items, sample.images)
-    with running(make_app(catalog, Options(pictures, learner=learner))) as port:
+    with running(make_app(catalog, pictures, learner=learner)) as port:
         yield Labeling(f"http://127.0.0.1:{port}", store, learner)
         chrome.open("about:blank")
 

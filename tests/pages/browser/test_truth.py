@@ -10,8 +10,7 @@ import pytest
 
 from rpml.pages import layout
 from rpml.pages.explorer.app import make_app
-from rpml.pages.explorer.catalog import make_catalog
-from rpml.pages.explorer.preparation import start_work
+from rpml.pages.explorer.catalog import make_catalog, start_work
 from rpml.pages.items import Items, make_items
 from rpml.pages.report.measurements import Source, measure
 from rpml.pages.report.page import build_report

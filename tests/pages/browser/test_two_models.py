@@ -8,9 +8,8 @@ import pytest
 
 from rpml import RPML
 from rpml.pages.explorer.app import make_app
-from rpml.pages.explorer.catalog import Catalog, make_catalog
+from rpml.pages.explorer.catalog import Catalog, make_catalog, start_work
 from rpml.pages.explorer.index import ExactIndex
-from rpml.pages.explorer.preparation import start_work
 from rpml.pages.items import make_items
 from rpml.pages.report.measurements import Source, measure
 from rpml.pages.report.page import build_report
@@ -58,7 +57,7 @@ def test_linked_maps_and_three_lists(
     titles = [e.text.split("\n")[0] for e in chrome.all(".list h2")]
     assert titles == ["Raw features", "old.rpml", "new.rpml"]
     shown = "return [...document.querySelectorAll('[data-space=second] .name')]"
-    found = both.indices["second"].near_row(9, 10).rows
+    found = both.indices["second"].near_row(9, 10)[0]
     assert chrome.js(f"{shown}.map((n) => n.textContent)") == [sample.ids[r] for r in found]
     assert [e.text for e in chrome.all(".map-title")] == ["old.rpml", "new.rpml"]
     chrome.until("rpmlMaps.every((map) => map.selected === 9 && map.rings.length === 3)")

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from rpml import RPML
-from rpml.pages.explorer.app import Options, make_app
-from rpml.pages.explorer.catalog import Catalog, make_catalog
-from rpml.pages.explorer.labeling import Learner, open_labels
-from rpml.pages.explorer.preparation import start_work
+from rpml.pages.explorer.app import make_app
+from rpml.pages.explorer.catalog import make_catalog, start_work
+from rpml.pages.explorer.labeling import LabelStore, Learner
 from rpml.pages.items import Items, make_items
 from rpml.pages.report.measurements import Source, measure
 from rpml.pages.report.page import build_report
@@ -51,15 +50,16 @@ def long_names(sample: Sample) -> str:
 @pytest.fixture
 def labeling(sample: Sample, tmp_path: Path) -> Iterator[str]:
     """An explorer that takes labels; none is known yet."""
-    with running(make_app(*labelable(sample, make_items(300, sample.ids), tmp_path))) as port:
+    learner = learner_of(sample, make_items(300, sample.ids), tmp_path)
+    with running(make_app(learner.catalog, learner=learner)) as port:
         yield f"http://127.0.0.1:{port}"
 
 
-def labelable(sample: Sample, items: Items, folder: Path) -> tuple[Catalog, Options]:
-    store = open_labels(items, folder / "labels.csv")
+def learner_of(sample: Sample, items: Items, folder: Path) -> Learner:
+    store = LabelStore(items, folder / "labels.csv")
     catalog = make_catalog(sample.model, sample.X, store.items)
     start_work(catalog, sample.X).join()
-    return catalog, Options(learner=Learner(catalog, sample.X, store))
+    return Learner(catalog, sample.X, store)
 
 
 def test_the_verdict_without_labels_is_three_short_lines(chrome: Chrome, unlabeled: str) -> None:
@@ -180,7 +180,8 @@ def test_labels_that_were_not_written_are_not_called_saved(
     chrome: Chrome, sample: Sample, tmp_path: Path
 ) -> None:
     items = make_items(300, sample.ids, sample.labels)
-    with running(make_app(*labelable(sample, items, tmp_path))) as port:
+    learner = learner_of(sample, items, tmp_path)
+    with running(make_app(learner.catalog, learner=learner)) as port:
         look(chrome, f"http://127.0.0.1:{port}", tab="labels")
         said = chrome.text("#label-status")
     assert said == "300 items are labeled; the first change writes all labels to labels.csv."

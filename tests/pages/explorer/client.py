@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from starlette.types import ASGIApp
 
-from rpml.pages.explorer.server import open_socket, start
+from rpml.pages.explorer.app import open_socket, start
 
 SERVER_THREAD = "explorer under test"
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rpml.pages.explorer.app import Options, make_app
-from rpml.pages.explorer.catalog import Catalog, make_catalog
-from rpml.pages.explorer.uploads import Upload, Uploads, parse_vector, sample_image
+from rpml.pages.explorer.answers import Answers
+from rpml.pages.explorer.app import make_app
+from rpml.pages.explorer.catalog import Catalog, make_catalog, start_work
+from rpml.pages.explorer.uploads import Upload, parse_vector, sample_image
 from rpml.pages.items import make_items
 from rpml.runtime.errors import InputError
 from tests.drawings import HOSTILE, Sample
@@ -205,7 +206,7 @@ def seeing(sample: Sample) -> Iterator[Client]:
         return sample.X[4]
 
     catalog = make_catalog(sample.model, sample.X, make_items(len(sample.X)))
-    with running(make_app(catalog, Options(describe=describe))) as port:
+    with running(make_app(catalog, describe=describe)) as port:
         yield Client(port)
 
 
@@ -227,11 +228,13 @@ def test_what_is_not_ready_is_said(seeing: Client) -> None:
     assert seeing.get("/picture/1").status == 404
 
 
-def test_uploads_are_forgotten_in_order() -> None:
-    uploads = Uploads()
-    tokens = [uploads.add(Upload(str(i), np.array([float(i)]))) for i in range(300)]
-    assert uploads.get(tokens[0]) is None
-    assert uploads.get(tokens[-1]).name == "299"
+def test_uploads_are_forgotten_in_order(catalog: Catalog) -> None:
+    answers = Answers(catalog)
+    uploads = [Upload(str(i), np.array([float(i)])) for i in range(300)]
+    for upload in uploads:
+        answers.add_upload(upload)
+    assert uploads[0].token not in answers.uploads
+    assert answers.uploads[uploads[-1].token].name == "299"
 
 
 def test_an_npy_of_version_2_is_read() -> None:
@@ -241,8 +244,6 @@ def test_an_npy_of_version_2_is_read() -> None:
 
 
 def test_other_rows_have_no_clusters(sample: Sample) -> None:
-    from rpml.pages.explorer.preparation import start_work
-
     catalog: Catalog = make_catalog(sample.model, sample.X[:100], make_items(100))
     start_work(catalog, sample.X[:100]).join()
     with running(make_app(catalog)) as port:
@@ -263,7 +264,7 @@ def test_hostile_ids_come_back_as_they_are(sample: Sample) -> None:
 
 
 def test_similarities_on_a_scale(catalog: Catalog) -> None:
-    with running(make_app(catalog, Options(scale=True))) as port:
+    with running(make_app(catalog, scale=True)) as port:
         for space in ("raw", "rpml"):
             items = Client(port).json(f"/api/neighbors?row=3&space={space}&k=30")["items"]
             scale = catalog.indices[space].similarity_scale

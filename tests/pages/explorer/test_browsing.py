@@ -10,7 +10,6 @@ import pytest
 from rpml.pages.explorer.answers import Answers, RequestError
 from rpml.pages.explorer.browsing import TableAnswers
 from rpml.pages.explorer.catalog import Catalog
-from rpml.pages.explorer.uploads import Uploads
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +21,7 @@ def table(catalog: Catalog) -> TableAnswers:
         "label": [f"twice {i}" for i in range(n)],
     }
     shown = replace(catalog, items=replace(catalog.items, metadata=metadata))
-    return TableAnswers(Answers(shown, Uploads(), False, False))
+    return TableAnswers(Answers(shown))
 
 
 def rows(table: TableAnswers, **query: str) -> list[int]:

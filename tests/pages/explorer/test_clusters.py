@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rpml import RPML
+from rpml import RPML, AuthorityAscentShift
+from rpml.pages.explorer.catalog import make_catalog, start_work
 from rpml.pages.explorer.clusters import ascent_tree, find_clusters, same_partition
 from rpml.pages.explorer.index import ExactIndex
+from rpml.pages.items import make_items
 from tests.drawings import Sample
 
 
@@ -49,7 +51,8 @@ def test_no_cluster_at_all(groups: tuple[np.ndarray, np.ndarray]) -> None:
 
 def test_the_ascent_is_found_again(sample: Sample) -> None:
     labels = sample.model.labels_
-    parents = ascent_tree(sample.model, sample.X, labels)
+    same, parents = ascent_tree(sample.model, sample.X, labels)
+    assert same is labels
     assert parents is not None
     assert (labels[parents] == labels).all()
     found = find_clusters(labels, ExactIndex(sample.X), parents, np.random.default_rng(0))
@@ -59,7 +62,23 @@ def test_the_ascent_is_found_again(sample: Sample) -> None:
 def test_given_clusters_have_no_tree(sample: Sample) -> None:
     given = np.arange(len(sample.X)) // 20
     model = RPML(8, clustering=given, tol=0.5, random_state=0).fit(sample.X)
-    assert ascent_tree(model, sample.X, given) is None
+    labels, tree = ascent_tree(model, sample.X, given)
+    assert (labels is given, tree) == (True, None)
+
+
+def test_rows_of_an_untrained_fit_are_clustered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = np.random.default_rng(0).standard_normal((300, 20))
+    model, runs = RPML(8, random_state=0).fit(X), []
+    assert not hasattr(model, "labels_")
+    catalog = make_catalog(model, X, make_items(len(X)))
+    ascent = AuthorityAscentShift.ascent
+    monkeypatch.setattr(
+        AuthorityAscentShift, "ascent", lambda *args: runs.append(args) or ascent(*args)
+    )
+    start_work(catalog, X).join()
+    assert len(runs) == 1
+    assert catalog.clusters.value.parents is not None
+    assert same_partition(catalog.labels, model.cluster_rows(X)[0])
 
 
 def test_partitions_are_compared_without_their_names() -> None:

@@ -12,7 +12,7 @@ pytest.importorskip("onnxruntime", reason="searching with images needs the extra
 
 from rpml import RPML
 from rpml.pages.explorer import uploads
-from rpml.pages.explorer.app import Options, make_app
+from rpml.pages.explorer.app import make_app
 from rpml.pages.explorer.catalog import make_catalog
 from rpml.pages.explorer.uploads import image_describer, sample_image
 from rpml.pages.items import make_items
@@ -44,7 +44,7 @@ def test_an_image_finds_itself(network: Path, tmp_path: Path) -> None:
     model = RPML(2, clustering=np.arange(12) % 3, tol=0.5, random_state=0).fit(X)
     describe = image_describer(Backbone(network), recipe)
     catalog = make_catalog(model, X, make_items(12, images=tmp_path))
-    with running(make_app(catalog, Options(describe=describe))) as port:
+    with running(make_app(catalog, describe=describe)) as port:
         client = Client(port)
         kept = client.post("/api/upload/image", png(7), x_file_name="seven.png").json
         found = client.json("/api/neighbors", upload=kept["upload"], space="raw", k=1)

@@ -17,10 +17,9 @@ import pytest
 from rpml import RPML
 from rpml.io.features import read_labels
 from rpml.io.features.source import as_ids
-from rpml.pages.explorer.app import Options, make_app
-from rpml.pages.explorer.catalog import make_catalog
-from rpml.pages.explorer.labeling import LabelStore, Learner, check_labels_file, open_labels
-from rpml.pages.explorer.preparation import start_work
+from rpml.pages.explorer.app import make_app
+from rpml.pages.explorer.catalog import make_catalog, start_work
+from rpml.pages.explorer.labeling import LabelStore, Learner, check_labels_file
 from rpml.pages.items import make_items
 from rpml.runtime.errors import InputError
 from tests.drawings import Sample
@@ -29,7 +28,7 @@ from tests.pages.explorer.client import Client, running
 
 @pytest.fixture
 def store(sample: Sample, tmp_path: Path) -> LabelStore:
-    return open_labels(make_items(len(sample.X), sample.ids), tmp_path / "labels.csv")
+    return LabelStore(make_items(len(sample.X), sample.ids), tmp_path / "labels.csv")
 
 
 def test_every_change_is_saved_and_can_be_undone(store: LabelStore) -> None:
@@ -48,7 +47,7 @@ def test_every_change_is_saved_and_can_be_undone(store: LabelStore) -> None:
 
 def test_labels_survive_the_end_of_the_process(store: LabelStore, sample: Sample) -> None:
     store.assign([3, 7], "cat")
-    again = open_labels(make_items(len(sample.X), sample.ids), store.path)
+    again = LabelStore(make_items(len(sample.X), sample.ids), store.path)
     assert again.counts() == [("cat", 2)]
     again.assign([3], None)
     assert again.rows_of("cat").tolist() == [7]
@@ -60,7 +59,7 @@ def test_fit_reads_the_file(store: LabelStore, sample: Sample, tmp_path: Path) -
     y = read_labels(store.path, len(sample.X), as_ids(sample.ids), partial=True)
     assert y[:80].tolist() == ["first"] * 40 + ["second"] * 40
     assert set(y[80:].tolist()) == {None}
-    numbered = open_labels(make_items(len(sample.X)), tmp_path / "numbered.csv")
+    numbered = LabelStore(make_items(len(sample.X)), tmp_path / "numbered.csv")
     numbered.assign([5], "x")
     assert read_labels(numbered.path, len(sample.X), partial=True)[5] == "x"
 
@@ -68,12 +67,12 @@ def test_fit_reads_the_file(store: LabelStore, sample: Sample, tmp_path: Path) -
 def test_formulas_are_marked_for_spreadsheets_and_read_back(tmp_path: Path) -> None:
     ids = ["=1+1", "-5", "@b", "'c"]
     labels = ["=cmd|' /C calc'!A0", "+x", "-y", "'quoted"]
-    store = open_labels(make_items(4, ids), tmp_path / "labels.csv")
+    store = LabelStore(make_items(4, ids), tmp_path / "labels.csv")
     for row, label in enumerate(labels):
         store.assign([row], label)
     fields = [f for line in csv.reader(store.path.read_text().splitlines()) for f in line]
     assert [f for f in fields if f.startswith(("=", "+", "-", "@"))] == ["-5"]
-    assert open_labels(make_items(4, ids), store.path).labels == labels
+    assert LabelStore(make_items(4, ids), store.path).labels == labels
     assert read_labels(store.path, 4, as_ids(ids)).tolist() == labels
 
 
@@ -85,7 +84,7 @@ def test_a_labels_file_that_becomes_a_pipe_does_not_block(store: LabelStore) -> 
         store.assign([1], "dog")
     assert store.labels[1] is None
     with pytest.raises(InputError, match="no longer a regular file"):
-        open_labels(store.items, store.path)
+        LabelStore(store.items, store.path)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +94,7 @@ def test_another_file_is_never_overwritten(sample: Sample, tmp_path: Path, text:
     path = tmp_path / "notes.csv"
     path.write_text(text)
     with pytest.raises(InputError, match="choose another file"):
-        open_labels(make_items(3), path)
+        LabelStore(make_items(3), path)
     assert path.read_text() == text
 
 
@@ -115,7 +114,7 @@ def test_two_explorers_of_one_file_lose_nothing(sample: Sample, tmp_path: Path) 
         for row in range(first, n, 2):
             while True:  # refused: start again from the file, as its user would
                 with suppress(InputError):
-                    open_labels(make_items(n), path).assign([row], str(row))
+                    LabelStore(make_items(n), path).assign([row], str(row))
                     break
 
     threads = [threading.Thread(target=label, args=(first,)) for first in (0, 1)]
@@ -123,7 +122,7 @@ def test_two_explorers_of_one_file_lose_nothing(sample: Sample, tmp_path: Path) 
         thread.start()
     for thread in threads:
         thread.join()
-    found = dict(open_labels(make_items(n), path).counts())
+    found = dict(LabelStore(make_items(n), path).counts())
     assert found == {str(row): 1 for row in range(n)}
     assert os.listdir(tmp_path) == ["labels.csv"]
 
@@ -135,7 +134,7 @@ def test_an_input_is_not_saved_over(tmp_path: Path) -> None:
         check_labels_file(path, [path])
     path.write_text("id,label\n0,mine\n0,yours\n")
     with pytest.raises(InputError, match="two labels for one id"):
-        open_labels(make_items(3), path)
+        LabelStore(make_items(3), path)
 
 
 def test_a_full_disk_is_said_and_changes_nothing(labeling: Client, store: LabelStore) -> None:
@@ -170,7 +169,7 @@ def learner(sample: Sample, store: LabelStore) -> Learner:
 
 @pytest.fixture
 def labeling(learner: Learner) -> Iterator[Client]:
-    with running(make_app(learner.catalog, Options(learner=learner))) as port:
+    with running(make_app(learner.catalog, learner=learner)) as port:
         yield Client(port)
 
 

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from rpml.io.container import Arrays, read_container, write_container
-from rpml.pages.explorer import preparation
-from rpml.pages.explorer.catalog import Catalog, Pending
-from rpml.pages.explorer.preparation import KIND, VERSION, cache_file, start_work
+from rpml.pages.explorer import catalog as preparation
+from rpml.pages.explorer.catalog import KIND, VERSION, Catalog, Pending, start_work
 from tests.drawings import Sample
 
 
@@ -34,16 +33,15 @@ def no_layout(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def kept(catalog: Catalog, sample: Sample, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache of the sample."""
-    path = cache_file(str(tmp_path_factory.mktemp("cache") / "model.rpml"))
-    start_work(fresh(catalog), sample.X, cache_path=path).join()
-    assert path.name == "model.rpml.explorer"
+    path = tmp_path_factory.mktemp("cache") / "model.rpml.explorer"
+    start_work(fresh(catalog), sample.X, cache=path).join()
     return path
 
 
 @pytest.mark.usefixtures("no_layout")
 def test_a_second_start_computes_nothing(catalog: Catalog, sample: Sample, kept: Path) -> None:
     again = fresh(catalog)
-    start_work(again, sample.X, cache_path=kept).join()
+    start_work(again, sample.X, cache=kept).join()
     assert again.maps.value == catalog.maps.value
     ours, theirs = again.clusters.value, catalog.clusters.value
     assert ours is not None
@@ -79,7 +77,7 @@ def test_a_foreign_file_is_left_alone(
     path.write_bytes(content)
     again = fresh(catalog)
     with caplog.at_level(logging.WARNING):
-        start_work(again, sample.X, tree=False, cache_path=path).join()
+        start_work(again, sample.X, tree=False, cache=path).join()
     assert path.read_bytes() == content
     assert again.maps.value == catalog.maps.value
     assert "is not a cache of this explorer" in caplog.text
@@ -89,7 +87,7 @@ def test_a_model_is_no_cache(catalog: Catalog, sample: Sample, tmp_path: Path) -
     path = tmp_path / "model.rpml.explorer"
     sample.model.save(path)
     before = path.read_bytes()
-    start_work(fresh(catalog), sample.X, tree=False, cache_path=path).join()
+    start_work(fresh(catalog), sample.X, tree=False, cache=path).join()
     assert path.read_bytes() == before
 
 
@@ -101,7 +99,7 @@ def test_a_damaged_cache_is_not_used(
     data[-1] ^= 1
     path.write_bytes(data)
     again = fresh(catalog)
-    start_work(again, sample.X, cache_path=path).join()
+    start_work(again, sample.X, cache=path).join()
     assert again.maps.value == catalog.maps.value
 
 
@@ -125,7 +123,7 @@ def test_a_forged_cache_is_not_used(
     arrays, fields = read_container(kept, KIND, VERSION)
     write_container(path, forge(arrays), fields["metadata"], KIND, VERSION)
     again = fresh(catalog)
-    start_work(again, sample.X, cache_path=path).join()
+    start_work(again, sample.X, cache=path).join()
     assert again.maps.value == catalog.maps.value
     assert again.clusters.state == "ready"
     assert path.read_bytes() == kept.read_bytes()  # written anew
@@ -134,5 +132,5 @@ def test_a_forged_cache_is_not_used(
 def test_where_nothing_can_be_written_the_page_works(catalog: Catalog, sample: Sample) -> None:
     again = fresh(catalog)
     path = sample.folder / "no such folder" / "model.rpml.explorer"
-    start_work(again, sample.X, tree=False, cache_path=path).join()
+    start_work(again, sample.X, tree=False, cache=path).join()
     assert again.maps.state == "ready"

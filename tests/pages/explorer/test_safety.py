@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import random
 import socket
 import threading
@@ -14,9 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rpml.pages.explorer.app import Options, allowed_hosts, make_app
+from rpml.pages.explorer.app import address, allowed_hosts, make_app, open_socket, warning
 from rpml.pages.explorer.catalog import Catalog, make_catalog
-from rpml.pages.explorer.server import HeaderTimeout, address, open_socket, warning
 from rpml.pages.items import make_items
 from rpml.pages.thumbnails import Pictures
 from rpml.runtime.errors import InputError
@@ -64,7 +62,7 @@ def test_own_hosts_are_answered(client: Client, host: str) -> None:
 
 def test_a_name_can_be_allowed(catalog: Catalog) -> None:
     assert "[fe80::1]" in allowed_hosts(["fe80::1"])
-    with running(make_app(catalog, Options(hosts=["Box.Example"]))) as port:
+    with running(make_app(catalog, hosts=["Box.Example"])) as port:
         assert Client(port).get("/api/about", host="box.example:80").status == 200
         assert Client(port).get("/api/about", host="other.example").status == 400
 
@@ -126,7 +124,7 @@ def test_links_made_later_do_not_lead_outside(sample: Sample, tmp_path: Path) ->
     (images / "1.png").symlink_to(secret)
     (images / "2.png").unlink()
     catalog = make_catalog(sample.model, sample.X[:3], items)
-    with running(make_app(catalog, Options(Pictures(items, images)))) as port:
+    with running(make_app(catalog, Pictures(items, images))) as port:
         statuses = [Client(port).get(f"/picture/{i}").status for i in range(3)]
     assert statuses == [200, 404, 404]
 
@@ -261,23 +259,6 @@ def test_an_idle_connection_does_not_block_others(client: Client) -> None:
     finally:
         for connection in idle:
             connection.close()
-
-
-@pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nHost: local"])
-def test_slow_headers_are_dropped(
-    client: Client, begun: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept = http.client.HTTPConnection("127.0.0.1", client.port)
-    kept.request("GET", "/api/about")
-    assert kept.getresponse().read()
-    monkeypatch.setattr(HeaderTimeout, "seconds", 0.05)
-    with socket.create_connection(("127.0.0.1", client.port)) as slow, kept.sock as used:
-        slow.sendall(begun)
-        assert slow.recv(1) == b""
-        used.sendall(begun or b"G")
-        assert used.recv(1) == b""
-    monkeypatch.undo()
-    assert client.get("/api/about").status == 200
 
 
 def test_listening_elsewhere_is_said_loudly() -> None:

@@ -9,7 +9,6 @@ import pytest
 import rpml
 from rpml.pages.explorer.answers import Answers, RequestError
 from rpml.pages.explorer.catalog import make_catalog
-from rpml.pages.explorer.uploads import Uploads
 from rpml.pages.items import make_items
 from rpml.pages.report.sections.knowledge import shared
 from tests.cli.conftest import Run
@@ -92,7 +91,7 @@ def test_several_columns_and_queries(fitted, tmp_path):
 def test_the_explorer_finds_neighbors_across_values(fitted):
     model, X, values = fitted
     catalog = make_catalog(model, X, make_items(len(X), nuisance={"language": values}))
-    answers = Answers(catalog, Uploads(), False, False)
+    answers = Answers(catalog)
     found = answers.neighbors({"row": "3", "k": "20", "space": "rpml", "across": "language"})
     rows = [item["row"] for item in found["items"]]
     assert len(rows) == 20

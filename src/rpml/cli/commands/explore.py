@@ -73,12 +73,10 @@ def run(
     require("starlette", "explore", "rpml explore")
     require("uvicorn", "explore", "rpml explore")
     from rpml.io.features.labels import read_metadata
-    from rpml.pages.explorer.app import Options, make_app
-    from rpml.pages.explorer.catalog import make_catalog
+    from rpml.pages.explorer.app import address, make_app, open_socket, serve, warning
+    from rpml.pages.explorer.catalog import MIN_ROWS, make_catalog, start_work
     from rpml.pages.explorer.index import ExactIndex
-    from rpml.pages.explorer.labeling import Learner, check_labels_file, open_labels
-    from rpml.pages.explorer.preparation import MIN_ROWS, cache_file, start_work
-    from rpml.pages.explorer.server import address, open_socket, serve, warning
+    from rpml.pages.explorer.labeling import LabelStore, Learner, check_labels_file
     from rpml.pages.thumbnails import Pictures
 
     if save_labels is not None:
@@ -91,7 +89,7 @@ def run(
         items = replace(items, metadata=columns)
     describe = describer(fitted, backbone, descriptor, whitening) if backbone else None
     console.note(f"preparing {counted(len(items), 'item')} ...")
-    store = None if save_labels is None else open_labels(items, save_labels)
+    store = None if save_labels is None else LabelStore(items, save_labels)
     items = items if store is None else store.items
     catalog = make_catalog(fitted, values, items, Path(features).name)
     for model in second:
@@ -100,8 +98,8 @@ def run(
     learner = None if store is None else Learner(catalog, values, store)
     pictures = Pictures(items, Path(rows.images)) if rows.images else None
     hosts = [host, *(allow_host or [])]
-    app = make_app(catalog, Options(pictures, describe, hosts, learner, scale))
-    cached = cache_file(models[0]) if cache and len(items) >= MIN_ROWS else None
+    app = make_app(catalog, pictures, describe, hosts, learner, scale)
+    cached = Path(f"{models[0]}.explorer") if cache and len(items) >= MIN_ROWS else None
     if cached is not None:
         console.note(
             f"once drawn, the map is kept in {cached} for the next start (--no-cache: it is not)"

@@ -4,21 +4,25 @@ import csv
 import io
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 import rpml
 from rpml.io.features.text_files import spreadsheet_safe
-from rpml.pages.explorer.catalog import Catalog
+from rpml.pages.explorer.catalog import Catalog, Pending
 from rpml.pages.explorer.index import NearestRows
-from rpml.pages.explorer.uploads import Uploads
+from rpml.pages.explorer.uploads import Upload
 from rpml.pages.layout import layout_note
 from rpml.runtime.context import Json
 
+T = TypeVar("T")
 Query = Mapping[str, str]
 LARGEST = 10**9
+MAX_K = 200
+MAX_TEXT = 1000
+MAX_UPLOADS = 256
 
 
 class RequestError(Exception):
@@ -52,24 +56,19 @@ def choice(query: Query, name: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-MAX_K = 200
-MAX_TEXT = 1000
+def ready(pending: Pending[T], noun: str) -> T:
+    """Return a result; RequestError if it is not there yet, or with the reason why it never is."""
+    if pending.value is not None:
+        return pending.value
+    if pending.state == "working":
+        raise RequestError(503, f"{noun} not ready: ask again in a moment")
+    raise RequestError(404, f"there is nothing to show: {pending.reason}")
 
 
-@dataclass(frozen=True)
-class SearchTarget:
-    """The query of a search: a row, or an uploaded vector."""
-
-    title: str
-    row: int | None
-    vector: NDArray[np.floating] | None = None
-    has_picture: bool = False
-
-
-def write_csv(header: list[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return a CSV table with Windows line ends and no formulas, for spreadsheets."""
+def write_csv(header: list[str], rows: Iterable[Iterable[object]], end: str = "\r\n") -> str:
+    """Return a CSV table without formulas, for spreadsheets."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\r\n")
+    writer = csv.writer(out, lineterminator=end)
     writer.writerow(header)
     writer.writerows([spreadsheet_safe(str(cell)) for cell in row] for row in rows)
     return out.getvalue()
@@ -78,12 +77,16 @@ def write_csv(header: list[str], rows: Iterable[Iterable[object]]) -> str:
 class Answers:
     """Items, neighbors, maps and categories as plain values."""
 
-    def __init__(
-        self, catalog: Catalog, uploads: Uploads, accepts_images: bool, has_pictures: bool
-    ) -> None:
-        self.catalog, self.uploads = catalog, uploads
-        self.accepts_images, self.has_pictures = accepts_images, has_pictures
-        self.can_label = self.scaled = False
+    def __init__(self, catalog: Catalog, can: Iterable[str] = (), scaled: bool = False) -> None:
+        self.catalog, self.can, self.scaled = catalog, frozenset(can), scaled
+        self.uploads: dict[str, Upload] = {}
+
+    def add_upload(self, upload: Upload) -> None:
+        """Store an upload, so that its results have an address; the oldest of many expires."""
+        self.uploads.pop(upload.token, None)
+        self.uploads[upload.token] = upload
+        if len(self.uploads) > MAX_UPLOADS:
+            del self.uploads[next(iter(self.uploads))]
 
     def about(self, query: Query) -> Json:
         """Return what the page needs first."""
@@ -97,12 +100,10 @@ class Answers:
             "version": rpml.__version__,
             "rows": len(catalog),
             "spaces": spaces,
-            "has_pictures": self.has_pictures,
             "categories": list(catalog.category_names),
             "nuisance": list(catalog.items.nuisance),
-            "accepts_images": self.accepts_images,
             "map_note": layout_note(len(catalog)),
-            "can_label": self.can_label,
+            **{name: name in self.can for name in ("has_pictures", "accepts_images", "can_label")},
         }
 
     def status(self, query: Query) -> Json:
@@ -128,9 +129,9 @@ class Answers:
     def one(self, query: Query) -> Json:
         """Return the item with an id or a row number."""
         target = self.target(query)
-        if target.row is None:
+        if isinstance(target, Upload):
             raise RequestError(400, "an item is named by its id or its row")
-        return self.item(target.row)
+        return self.item(target)
 
     def find(self, query: Query) -> Json:
         """Return the first items that contain a text in any column, and their number."""
@@ -148,33 +149,31 @@ class Answers:
     def random_item(self, query: Query) -> Json:
         return self.item(int(np.random.default_rng().integers(len(self.catalog))))
 
-    def target(self, query: Query) -> SearchTarget:
+    def target(self, query: Query) -> int | Upload:
         """Return the row or the upload that a request names."""
         if "row" in query:
-            row = integer(query, "row", 0, 0, len(self.catalog) - 1)
-            return SearchTarget(self.catalog.items.ids[row], row)
+            return integer(query, "row", 0, 0, len(self.catalog) - 1)
         if "id" in query:
             name = query["id"]
             match = self.catalog.row_of(name)
             if match is None:
                 short = name if len(name) <= 80 else name[:80] + "…"
                 raise RequestError(404, f"there is no item with the id {short!r}")
-            return SearchTarget(name, match)
+            return match
         if "upload" in query:
-            upload = self.uploads.get(query["upload"][:64])
+            upload = self.uploads.get(query["upload"])
             if upload is None:
                 raise RequestError(404, "this upload has expired: upload the query again")
-            return SearchTarget(upload.name, None, upload.vector, upload.picture is not None)
+            return upload
         raise RequestError(400, "a search needs an id, a row or an upload")
 
-    def search(self, target: SearchTarget, space: str, query: Query) -> NearestRows:
+    def search(self, target: int | Upload, space: str, query: Query) -> NearestRows:
         """Return the k nearest rows in a space; `across` a nuisance only those of other values."""
         index, k = self.catalog.indices[space], integer(query, "k", 20, 1, MAX_K)
         across = choice(query, "across", ("", *self.catalog.items.nuisance))
-        if target.row is not None:
-            among = self.catalog.across(across, target.row) if across else None
-            return index.near_row(target.row, k, among)
-        assert target.vector is not None
+        if not isinstance(target, Upload):
+            among = self.catalog.across(across, target) if across else None
+            return index.near_row(target, k, among)
         if space == "raw":
             return index.near_vector(target.vector, k)
         embedding = self.catalog.models[space].transform(target.vector[None].astype(np.float64))
@@ -185,34 +184,29 @@ class Answers:
         target = self.target(query)
         space = choice(query, "space", tuple(self.catalog.indices))
         start = time.perf_counter()
-        nearest = self.search(target, space, query)
+        rows, similarity = self.search(target, space, query)
         seconds = time.perf_counter() - start
-        pairs = zip(nearest.rows.tolist(), nearest.cosine_similarity.tolist(), strict=True)
+        pairs = zip(rows.tolist(), similarity.tolist(), strict=True)
         items = [{**self.item(row), "similarity": round(score, 4)} for row, score in pairs]
         if self.scaled:
             scale = self.catalog.indices[space].similarity_scale
-            for item, share in zip(items, scale.quantile(nearest.cosine_similarity), strict=True):
+            for item, share in zip(items, scale.quantile(similarity), strict=True):
                 item["scale"] = round(float(share), 6)
-        shown: Json = {
-            "title": target.title,
-            "row": None,
-            "picture": target.has_picture,
-            "upload": query.get("upload"),
-        }
-        if target.row is not None:
+        if isinstance(target, Upload):
+            pictured = target.picture is not None
+            shown: Json = {"title": target.name, "row": None, "picture": pictured}
+            shown["upload"] = target.token
+        else:
             columns = self.catalog.items.metadata.items()
-            metadata = [[name, values[target.row]] for name, values in columns]
-            shown = {"title": target.title, **self.item(target.row), "metadata": metadata}
+            metadata = [[name, values[target]] for name, values in columns]
+            item = self.item(target)
+            shown = {"title": item["id"], **item, "metadata": metadata}
         return {"query": shown, "space": space, "items": items, "ms": round(1e3 * seconds, 2)}
 
     def map_points(self, query: Query) -> bytes:
         """Return the points of a map."""
-        maps = self.catalog.maps
-        if maps.state == "working":
-            raise RequestError(503, "the map is being drawn: ask again in a moment")
-        if maps.value is None:
-            raise RequestError(404, f"there is no map: {maps.reason}")
-        return maps.value[choice(query, "space", tuple(maps.value))]
+        maps = ready(self.catalog.maps, "the map is")
+        return maps[choice(query, "space", tuple(maps))]
 
     def category(self, query: Query) -> Json:
         """Return the names of a category, most frequent first, and the code of every row."""
@@ -226,13 +220,14 @@ class Answers:
     def export(self, query: Query) -> str:
         """Return the neighbors in all spaces as CSV."""
         target = self.target(query)
+        title = target.name if isinstance(target, Upload) else self.catalog.items.ids[target]
         header = ["query", "space", "rank", "similarity", "row", "id", "label", "cluster"]
         lines = []
         for space in self.catalog.indices:
-            nearest = self.search(target, space, query)
-            pairs = zip(nearest.rows.tolist(), nearest.cosine_similarity.tolist(), strict=True)
+            rows, similarity = self.search(target, space, query)
+            pairs = zip(rows.tolist(), similarity.tolist(), strict=True)
             for rank, (row, score) in enumerate(pairs, start=1):
                 item = self.item(row)
                 cells = ["" if item[name] is None else item[name] for name in header[4:]]
-                lines.append([target.title, space, rank, f"{score:.6f}", *cells])
+                lines.append([title, space, rank, f"{score:.6f}", *cells])
         return write_csv(header, lines)

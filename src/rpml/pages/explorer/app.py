@@ -1,10 +1,12 @@
-"""The explorer as an ASGI application that rejects cross-site requests."""
+"""The explorer as an ASGI application that rejects cross-site requests, and its server."""
 
 import logging
+import socket
+import threading
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -15,11 +17,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, ExceptionHandler, Message, Receive, Scope, Send
 
 from rpml.pages.explorer.answers import Answers, RequestError
-from rpml.pages.explorer.browsing import ClusterAnswers
 from rpml.pages.explorer.catalog import Catalog
 from rpml.pages.explorer.labeling import LabelAnswers, Learner
 from rpml.pages.explorer.routes import Routes
-from rpml.pages.explorer.uploads import Describe, Uploads
+from rpml.pages.explorer.uploads import Describe
 from rpml.pages.thumbnails import Pictures
 from rpml.runtime.errors import InputError, WriteError
 from rpml.runtime.wording import one_line
@@ -114,42 +115,31 @@ _SENTENCES = {
 }
 
 
-@dataclass(frozen=True)
-class Options:
-    """What the explorer can do besides searching.
+def make_app(
+    catalog: Catalog,
+    pictures: Pictures | None = None,
+    describe: Describe | None = None,
+    hosts: Iterable[str] = (),
+    learner: Learner | None = None,
+    scale: bool = False,
+) -> Starlette:
+    """Build the application with host checks and security headers.
 
     `describe` maps the bytes of an uploaded image to a vector. `hosts` are accepted host names
     besides the loopback ones. A `learner` lets the page label items and train again. `scale` adds
     to each neighbor the share of random pairs that are less similar.
     """
-
-    pictures: Pictures | None = None
-    describe: Describe | None = None
-    hosts: Iterable[str] = field(default_factory=tuple)
-    learner: Learner | None = None
-    scale: bool = False
-
-
-def make_app(catalog: Catalog, options: Options | None = None) -> Starlette:
-    """Build the application with host checks and security headers."""
-    options = options or Options()
-    uploads = Uploads()
-    answers = Answers(catalog, uploads, options.describe is not None, options.pictures is not None)
-    routes = Routes(answers, ClusterAnswers(answers), options.pictures, options.describe)
-    answers.scaled = options.scale
-    table = routes.table()
-    if options.learner is not None:
-        answers.can_label = True
-        table += routes.labeling(LabelAnswers(answers, options.learner.store, options.learner))
+    parts = {"has_pictures": pictures, "accepts_images": describe, "can_label": learner}
+    answers = Answers(catalog, (name for name, part in parts.items() if part is not None), scale)
+    labels = None if learner is None else LabelAnswers(answers, learner)
     middleware = [
         Middleware(SecurityMiddleware),
-        Middleware(
-            TrustedHostMiddleware, allowed_hosts=allowed_hosts(options.hosts), www_redirect=False
-        ),
+        Middleware(TrustedHostMiddleware, allowed_hosts=allowed_hosts(hosts), www_redirect=False),
     ]
     handled = (RequestError, InputError, WriteError, HTTPException)
     handlers: dict[type[Exception], ExceptionHandler] = dict.fromkeys(handled, _explained)
-    return Starlette(routes=table, exception_handlers=handlers, middleware=middleware)
+    routes = Routes(answers, labels, pictures, describe).table()
+    return Starlette(routes=routes, exception_handlers=handlers, middleware=middleware)
 
 
 def allowed_hosts(hosts: Iterable[str]) -> list[str]:
@@ -169,3 +159,66 @@ def _explained(request: Request, error: Exception) -> Response:
             error.status_code, _SENTENCES.get(error.status_code, "the request is malformed")
         )
     return error_response(422, one_line(error))
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """Open a listening socket; InputError if that fails."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # the protocol is given because asyncio disables Nagle's algorithm only then
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(256)
+    except OSError as error:
+        listener.close()
+        reason = error.strerror or str(error)
+        raise InputError(
+            f"cannot listen on {host} port {port}: {reason}; choose others with --host or --port"
+        ) from error
+    return listener
+
+
+def address(listener: socket.socket) -> str:
+    """Return the address of the page."""
+    host, port = listener.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+def warning(host: str) -> str | None:
+    """Return a warning if others can reach the explorer."""
+    if host in LOOPBACK:
+        return None
+    return (
+        f"the explorer listens on {host}: everybody who can reach this machine can see the items, "
+        "their pictures and labels; there is no password"
+    )
+
+
+def _configuration(app: ASGIApp) -> uvicorn.Config:
+    """Return the configuration: plain HTTP, no logs, only this application."""
+    return uvicorn.Config(
+        app,
+        http="h11",
+        log_level="error",
+        access_log=False,
+        ws="none",
+        lifespan="off",
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=15,
+        proxy_headers=False,
+    )
+
+
+def serve(app: ASGIApp, listener: socket.socket) -> None:
+    """Serve until interrupted."""
+    uvicorn.Server(_configuration(app)).run(sockets=[listener])
+
+
+def start(app: ASGIApp, listener: socket.socket) -> tuple[uvicorn.Server, threading.Thread]:
+    """Serve in a thread until `should_exit` of the server is set."""
+    server = uvicorn.Server(_configuration(app))
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    thread.start()
+    return server, thread

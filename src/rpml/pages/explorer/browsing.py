@@ -13,6 +13,7 @@ from rpml.pages.explorer.answers import (
     choice,
     integer,
     is_digits,
+    ready,
     write_csv,
 )
 from rpml.pages.explorer.clusters import SORTS, Clusters
@@ -29,13 +30,7 @@ class ClusterAnswers:
         self.answers, self.catalog = answers, answers.catalog
 
     def _clusters(self) -> Clusters:
-        """Return the clusters; RequestError with the reason if there are none."""
-        pending = self.catalog.clusters
-        if pending.value is not None:
-            return pending.value
-        if pending.state == "working":
-            raise RequestError(503, "the clusters are being prepared: ask again in a moment")
-        raise RequestError(404, f"there are no clusters to show: {pending.reason}")
+        return ready(self.catalog.clusters, "the clusters are")
 
     def _chosen(self, query: Query) -> tuple[Clusters, int]:
         """Return the clusters and the position of the requested one."""

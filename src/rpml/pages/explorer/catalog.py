@@ -1,18 +1,35 @@
-"""Everything the explorer shows: items, indices, clusters and maps; slow parts come later."""
+"""Everything the explorer shows: items and indices at once, clusters and maps by a thread."""
 
+import logging
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+import rpml
 from rpml.estimator import RPML
-from rpml.pages.explorer.clusters import Clusters
+from rpml.io.container import Arrays, read_container, write_container
+from rpml.pages.explorer.clusters import Clusters, ascent_tree, distinctive_words, find_clusters
 from rpml.pages.explorer.index import ExactIndex
 from rpml.pages.items import Category, Items, encode_category, fitted_on
+from rpml.pages.layout import linked_maps, quantized
+from rpml.runtime.blas import single_blas_thread
+from rpml.runtime.digest import data_digest
+from rpml.runtime.errors import InputError, ModelFormatError
 from rpml.runtime.rows import Array, Labels
+from rpml.runtime.threads import using_threads
 
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
+TREE_ROWS = 30_000  # beyond, the ascent is only repeated on request
+MIN_ROWS = 2_000  # fewer rows are drawn in a moment and not cached
+KIND, VERSION = "explorer cache", 2
+POINTS = np.dtype("<u2")
+_MAP = "map_"
 
 
 @dataclass
@@ -131,7 +148,7 @@ class Catalog:
 
 
 def make_catalog(model: RPML, X: Array, items: Items, name: str = "") -> Catalog:
-    """Index the raw and the embedded rows; `preparation` computes maps and clusters."""
+    """Index the raw and the embedded rows; `start_work` computes maps and clusters."""
     indices = {"raw": ExactIndex(X), "rpml": ExactIndex(model.transform(X))}
     catalog = Catalog(model, items, indices, None, name)
     if hasattr(model, "labels_"):
@@ -140,3 +157,142 @@ def make_catalog(model: RPML, X: Array, items: Items, name: str = "") -> Catalog
         else:
             catalog.clusters.fail("these features are not the rows the model was fitted on")
     return catalog
+
+
+def start_work(
+    catalog: Catalog,
+    X: Array,
+    seed: int = 0,
+    tree: bool | None = None,
+    cache: Path | None = None,
+) -> threading.Thread:
+    """Compute the catalog's clusters and maps in a thread, so that searching need not wait.
+
+    `tree` computes the ascent tree, by default for up to 30,000 rows. A result in the file `cache`
+    is not computed again for the same input.
+    """
+    tree = len(catalog) <= TREE_ROWS if tree is None else tree
+    thread = threading.Thread(target=_work, args=(catalog, X, seed, tree, cache), daemon=True)
+    thread.start()
+    return thread
+
+
+def _work(catalog: Catalog, X: Array, seed: int, tree: bool, cache: Path | None) -> None:
+    key = "" if cache is None else cache_key(catalog, X, seed, tree)
+    if cache is None or not load_cache(catalog, cache, key):
+        with using_threads(1), single_blas_thread():  # leaves the other cores for searching
+            _attempt(catalog.clusters, lambda: _prepare_clusters(catalog, X, seed, tree))
+            _attempt(catalog.maps, lambda: catalog.maps.finish(_draw_maps(catalog, seed)))
+        if cache is not None:
+            save_cache(catalog, cache, key)
+
+
+def _attempt(pending: Pending[T], work: Callable[[], None]) -> None:
+    try:
+        work()
+    except Exception as error:  # reported by the page; searching still works
+        logger.exception("the explorer could not prepare a part of the page")
+        pending.fail(f"this could not be computed: {type(error).__name__}")
+
+
+def _prepare_clusters(catalog: Catalog, X: Array, seed: int, tree: bool) -> None:
+    if catalog.clusters.state == "missing":  # of other rows
+        return
+    parents = None
+    if tree:
+        catalog.labels, parents = ascent_tree(catalog.model, X, catalog.labels)
+        if parents is None:
+            catalog.tree_reason = "the clusters of this model do not come from a single ascent"
+    elif catalog.labels is None:
+        catalog.clusters.fail(
+            "the fit made none, and so many rows are clustered only if started with --tree"
+        )
+        return
+    else:
+        catalog.tree_reason = "it is not computed for so many rows unless started with --tree"
+    rng = np.random.default_rng(seed)
+    clusters = find_clusters(catalog.labels, catalog.indices["rpml"], parents, rng)
+    _name_clusters(catalog, clusters)
+    catalog.clusters.finish(clusters)
+
+
+def _name_clusters(catalog: Catalog, clusters: Clusters) -> None:
+    """Add the distinctive words of their texts to the clusters."""
+    if catalog.items.texts is not None:
+        codes = np.searchsorted(clusters.names, clusters.labels)
+        codes = np.where(clusters.labels >= 0, codes, -1)
+        clusters.words.extend(distinctive_words(catalog.items.texts, codes))
+
+
+def _draw_maps(catalog: Catalog, seed: int) -> dict[str, bytes]:
+    """Return the packed points of each space."""
+    spaces = {key: index.rows for key, index in catalog.indices.items()}
+    maps = linked_maps(spaces, np.random.default_rng(seed))
+    return {key: quantized(points).tobytes() for key, points in maps.items()}
+
+
+def cache_key(catalog: Catalog, X: Array, seed: int, tree: bool) -> str:
+    """Return a digest of everything that the maps and clusters depend on."""
+    model = catalog.model
+    settings = {k: v for k, v in model.get_params(deep=False).items() if k != "callback"}
+    embeddings = [index.rows for space, index in catalog.indices.items() if space != "raw"]
+    plain = (VERSION, rpml.__version__, tuple(catalog.indices), seed, tree, settings)
+    labels = np.empty(0, np.intp) if catalog.labels is None else catalog.labels
+    return data_digest(np.asarray(X), *embeddings, labels, plain)
+
+
+def load_cache(catalog: Catalog, path: Path, key: str) -> bool:
+    """Set the maps and clusters from the file; False if it does not have those of this key."""
+    try:
+        arrays, fields = read_container(path, KIND, VERSION)
+        metadata, points = fields["metadata"], {s: arrays[_MAP + s] for s in catalog.indices}
+        if metadata["key"] != key:
+            return False
+        if any(p.dtype != POINTS or p.shape != (len(catalog), 2) for p in points.values()):
+            return False
+        if "labels" in arrays:
+            labels = arrays["labels"]
+            names, sizes = np.unique(labels[labels >= 0], return_counts=True)
+            impurity, parents = arrays["impurity"], arrays.get("parents")
+            clusters = Clusters(labels, names, sizes, arrays["modes"], impurity, parents)
+            _name_clusters(catalog, clusters)
+            catalog.labels = labels
+            catalog.clusters.finish(clusters)
+        else:
+            catalog.clusters.fail(metadata["reason"])
+    except (ModelFormatError, KeyError):
+        return False
+    catalog.tree_reason = metadata["tree_reason"]
+    catalog.maps.finish({space: p.tobytes() for space, p in points.items()})
+    return True
+
+
+def save_cache(catalog: Catalog, path: Path, key: str) -> None:
+    """Write the file if maps and clusters are known; errors are only logged.
+
+    A file that is not a cache is not replaced.
+    """
+    clusters, maps = catalog.clusters.value, catalog.maps.value
+    if maps is None or (clusters is None and catalog.labels is not None):
+        return
+    arrays: Arrays = {
+        _MAP + space: np.frombuffer(points, POINTS).reshape(-1, 2) for space, points in maps.items()
+    }
+    if clusters is not None:
+        arrays |= {"labels": clusters.labels, "modes": clusters.modes}
+        arrays["impurity"] = clusters.impurity
+        if clusters.parents is not None:
+            arrays["parents"] = clusters.parents
+    reasons = {"reason": catalog.clusters.reason, "tree_reason": catalog.tree_reason}
+    try:
+        if path.exists():
+            read_container(path, KIND, VERSION)
+        write_container(path, arrays, {"key": key, **reasons}, KIND, VERSION)
+    except ModelFormatError:
+        logger.warning(
+            "%s exists and is not a cache of this explorer: the map is drawn again at the next "
+            "start",
+            path,
+        )
+    except (InputError, OSError) as error:
+        logger.warning("the map is drawn again at the next start: %s", error)

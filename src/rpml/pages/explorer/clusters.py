@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.base import clone
 
 from rpml.estimator import RPML
+from rpml.method.clustering.pseudo_labels import as_clusterer, uses_graph
 from rpml.pages.explorer.index import ExactIndex
-from rpml.runtime.rows import Array, slices
+from rpml.runtime.rows import Array, Labels, slices
 
 _NEAREST = 10
 _MEMBERS = 12  # members per cluster whose neighbors are searched
@@ -20,20 +22,22 @@ SORTS = ("size", "impurity", "name")
 
 @dataclass(frozen=True)
 class Clusters:
-    """All clusters, numbered as in `labels` (-1 for noise)."""
+    """All clusters, numbered as in `labels` (-1 for noise); arrays of c values have one each.
 
-    labels: NDArray[np.intp]
+    `names` (c,) are the labels that occur. `modes` (c,) are the members that the clusters ascend
+    to, or the most central ones if the ascent is unknown. `impurity` (c,) is the share of the
+    members' nearest neighbors in other clusters, NaN if not measured. `parents` (n_samples,) is the
+    ascent tree of Authority Ascent Shift, if it could be reproduced. `words` are distinctive words
+    of the texts of each cluster, empty without texts.
+    """
+
+    labels: Labels
     names: NDArray[np.intp]
-    """(c,) labels that occur."""
     sizes: NDArray[np.intp]
     modes: NDArray[np.intp]
-    """(c,) members that the clusters ascend to; the most central ones if the ascent is unknown."""
     impurity: NDArray[np.float64]
-    """(c,) share of the members' nearest neighbors in other clusters; NaN if not measured."""
     parents: NDArray[np.intp] | None
-    """(n_samples,) ascent tree of Authority Ascent Shift, if it could be reproduced."""
     words: list[list[str]] = field(default_factory=list)
-    """Distinctive words of the texts of each cluster; empty without texts."""
 
     def title(self, name: int) -> str:
         """Return the number of a cluster and its distinctive words."""
@@ -113,22 +117,23 @@ def _impurity(
     return np.where(total > 0, others / np.maximum(total, 1), np.nan)
 
 
-def ascent_tree(model: RPML, X: Array, labels: NDArray[np.intp]) -> NDArray[np.intp] | None:
-    """Return the parents of the rows in the model's Authority Ascent Shift, which is run again.
+def ascent_tree(
+    model: RPML, X: Array, labels: Labels | None
+) -> tuple[Labels, NDArray[np.intp] | None]:
+    """Return the clusters of the rows, those of the fit if it made any, and the ascent tree.
 
-    None if the labels come from elsewhere, or if the second run does not reproduce them.
+    The model's Authority Ascent Shift is run again. There is no tree if the labels come from
+    elsewhere, or if the run does not reproduce them.
     """
-    from rpml.method.clustering.aas import AuthorityAscentShift
-    from rpml.method.clustering.pseudo_labels import as_clusterer
-
-    clustering = as_clusterer(model.clustering, model.n_neighbors)
-    if not isinstance(clustering, AuthorityAscentShift) or clustering.metric == "precomputed":
-        return None
-    again = AuthorityAscentShift(**clustering.get_params(deep=False))
-    again.fit(np.asarray(model.preprocessing_.apply(X)))
-    if not same_partition(again.labels_, labels):
-        return None
-    return np.asarray(again.parents_, np.intp)
+    clusterer = as_clusterer(model.clustering, min(model.n_neighbors, len(X) - 1))
+    if not uses_graph(clusterer):
+        return model.cluster_rows(X)[0] if labels is None else labels, None
+    ascent = clone(clusterer).fit(np.asarray(model.preprocessing_.apply(X)))
+    if labels is None:
+        several = 1 < ascent.n_clusters_ < len(X)  # otherwise another threshold is tried
+        labels = ascent.labels_ if several else model.cluster_rows(X)[0]
+    reproduced = same_partition(ascent.labels_, labels)
+    return labels, np.asarray(ascent.parents_, np.intp) if reproduced else None
 
 
 def same_partition(one: NDArray[np.integer], other: NDArray[np.integer]) -> bool:

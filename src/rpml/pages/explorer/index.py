@@ -5,7 +5,6 @@ rounding error of every row is known, only the few rows that could be among the 
 compared in single precision, and the result equals that of a full scan.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -21,12 +20,8 @@ _BYTES_PER_THREAD = 2**25  # a shorter scan ends before a second thread has star
 _ROUNDING = 1e-5  # upper bound for sums in single precision
 
 
-@dataclass(frozen=True)
-class NearestRows:
-    """Rows, nearest first, and their cosine similarity."""
-
-    rows: NDArray[np.intp]
-    cosine_similarity: NDArray[np.float32]
+NearestRows = tuple[NDArray[np.intp], NDArray[np.float32]]
+"""Rows, nearest first, and their cosine similarities."""
 
 
 class ExactIndex:
@@ -80,7 +75,7 @@ class ExactIndex:
         n = len(self)
         k = min(k, n - (0 if excluded is None else int(excluded.sum())))
         if k <= 0:
-            return NearestRows(np.empty(0, np.intp), np.empty(0, np.float32))
+            return np.empty(0, np.intp), np.empty(0, np.float32)
         approximate = np.empty(n, np.float32)
         run_chunks(
             lambda _, a, b: _scan(self._codes, self._scales, query, approximate, a, b),
@@ -94,7 +89,7 @@ class ExactIndex:
         candidates = np.flatnonzero(approximate + self._errors >= threshold)
         scores = self.rows[candidates] @ query
         best = top_k(scores, k)
-        return NearestRows(candidates[best], scores[best])
+        return candidates[best], scores[best]
 
     def nearest_rows(self, queries: NDArray[np.intp], k: int) -> NDArray[np.intp]:
         """Return the nearest other rows of many rows, nearest first, as (q, k)."""

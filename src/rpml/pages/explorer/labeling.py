@@ -4,14 +4,13 @@ import csv
 import io
 import json
 import logging
-import os
 import re
-import stat
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import CancelledError
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +20,9 @@ from sklearn.base import clone
 from rpml.estimator import RPML
 from rpml.evaluation.metrics import first_hit_rank
 from rpml.io.features.labels import UNLABELED
-from rpml.io.features.text_files import spreadsheet_safe, without_mark
+from rpml.io.features.text_files import without_mark
 from rpml.method.knowledge.suggest import density, spread_out
-from rpml.pages.explorer.answers import Answers, Query, RequestError, integer
+from rpml.pages.explorer.answers import Answers, Query, RequestError, integer, write_csv
 from rpml.pages.explorer.catalog import Catalog
 from rpml.pages.explorer.index import ExactIndex
 from rpml.pages.items import Items
@@ -36,38 +35,32 @@ from rpml.runtime.outputs import check_output
 from rpml.runtime.rows import Array, sorted_sample, unit_rows
 from rpml.runtime.wording import one_line, reason_of
 
+logger = logging.getLogger(__name__)
 HEADER = ["id", "label"]
 MAX_LABEL = 200  # characters
+MIN_LABELED = 4  # to learn again
+MAX_BODY = 8 * 2**20
+MAX_SUGGESTIONS = 50
+DENSITY_ROWS = 2000
 
 
-@dataclass
 class LabelStore:
     """The labels of the items, changed in place, and the file that holds them.
 
     The file is a CSV table (id, label) of the labeled rows, as ``rpml fit --labels`` reads it;
     what a spreadsheet would take for a formula is marked (see `spreadsheet_safe`). It is replaced
-    atomically, and never if another program has changed it. An existing file must be of these
-    items; its labels are loaded.
+    atomically, and never if another program has changed it. An existing file must be a table of
+    labels of these items, or InputError is raised; its labels are loaded.
     """
 
-    items: Items
-    path: Path
-    _undo: list[dict[int, str | None]] = field(default_factory=list)
-    _written: bytes | None = None
-    _lock: threading.RLock = field(default_factory=threading.RLock)
-
-    def __post_init__(self) -> None:
+    def __init__(self, items: Items, path: str | Path) -> None:
+        self.labels: list[str | None] = list(items.labels or [None] * len(items))
+        self.items, self.path = replace(items, labels=self.labels), Path(path)
+        self._undo: list[dict[int, str | None]] = []
+        self._lock = threading.RLock()
         self._written = _content(self.path)
         if self._written is not None:
-            rows = {name: row for row, name in enumerate(self.items.ids)}
-            for row, label in _parse(self._written, self.path, rows):
-                self.labels[row] = label
-
-    @property
-    def labels(self) -> list[str | None]:
-        """One label per row, or None."""
-        assert self.items.labels is not None
-        return self.items.labels
+            self._set(_parse(self._written, self.path, items.ids))
 
     @property
     def is_saved(self) -> bool:
@@ -85,7 +78,7 @@ class LabelStore:
         return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
 
     def rows_of(self, label: str) -> NDArray[np.intp]:
-        """The rows with a label."""
+        """Return the rows with a label."""
         return np.flatnonzero([other == label for other in self.labels])
 
     def assign(self, rows: Sequence[int], label: str | None) -> int:
@@ -108,7 +101,7 @@ class LabelStore:
             self._change(self._undo[-1])
             return len(self._undo.pop())
 
-    def _change(self, labels: dict[int, str | None]) -> None:
+    def _change(self, labels: Mapping[int, str | None]) -> None:
         """Set labels and save; if saving fails, nothing changes."""
         before = {row: self.labels[row] for row in labels}
         self._set(labels)
@@ -118,21 +111,14 @@ class LabelStore:
             self._set(before)
             raise
 
-    def _set(self, labels: dict[int, str | None]) -> None:
+    def _set(self, labels: Mapping[int, str | None]) -> None:
         for row, label in labels.items():
             self.labels[row] = label
 
     def _save(self) -> None:
         pairs = zip(self.items.ids, self.labels, strict=True)
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(HEADER)
-        writer.writerows(
-            (spreadsheet_safe(name), spreadsheet_safe(label))
-            for name, label in pairs
-            if label is not None
-        )
-        content = text.getvalue().encode()
+        lines = [[name, label] for name, label in pairs if label is not None]
+        content = write_csv(HEADER, lines, "\n").encode()
         with locked(self.path):  # no other explorer may write between the check and the write
             if _content(self.path) != self._written:
                 raise InputError(
@@ -151,42 +137,33 @@ def check_labels_file(path: str | Path, inputs: Iterable[str | Path | None]) -> 
     check_output(path, True, inputs)
 
 
-def open_labels(items: Items, path: str | Path) -> LabelStore:
-    """Open a store for the items; InputError if the file is not a table of their labels."""
-    labels: list[str | None] = [None] * len(items) if items.labels is None else list(items.labels)
-    return LabelStore(replace(items, labels=labels), Path(path))
-
-
 def _content(path: Path) -> bytes | None:
     """Return the bytes of the file, None if there is none; InputError if it cannot be read."""
+    if path.exists() and not path.is_file():  # reading a pipe would block
+        raise InputError(f"{path} is no longer a regular file: labels cannot be saved in it")
     try:
-        number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe would block
-        with open(number, "rb") as file:
-            if stat.S_ISREG(os.fstat(number).st_mode):
-                return file.read()
+        return path.read_bytes()
     except FileNotFoundError:
         return None
     except OSError as error:
         raise InputError(f"cannot read {path}: {reason_of(error)}") from error
-    raise InputError(f"{path} is no longer a regular file: labels cannot be saved in it")
 
 
-def _parse(content: bytes, path: Path, rows: dict[str, int]) -> list[tuple[int, str]]:
+def _parse(content: bytes, path: Path, ids: Sequence[str]) -> dict[int, str | None]:
+    """Return the labels of rows in a file; InputError if it is not a table of such labels."""
     refusal = f"{path} exists and is not a table of labels of these items: choose another file"
+    rows = {name: row for row, name in enumerate(ids)}
     try:
         read = csv.reader(io.StringIO(content.decode(), newline=""))
-        lines = [[without_mark(field) for field in line] for line in read]
-    except (UnicodeDecodeError, csv.Error) as error:
+        header, *lines = ([without_mark(field) for field in line] for line in read)
+        labels: dict[int, str | None] = {rows[name]: label for name, label in lines}
+    except (ValueError, KeyError, csv.Error) as error:
         raise InputError(refusal) from error
-    if lines[:1] != [HEADER] or any(len(line) != 2 or line[0] not in rows for line in lines[1:]):
+    if header != HEADER:
         raise InputError(refusal)
-    if len({name for name, _ in lines[1:]}) < len(lines) - 1:
+    if len(labels) < len(lines):
         raise InputError(f"{path} has two labels for one id: correct it, or choose another file")
-    return [(rows[name], label) for name, label in lines[1:] if label not in UNLABELED]
-
-
-logger = logging.getLogger(__name__)
-MIN_LABELED = 4
+    return {row: label for row, label in labels.items() if label not in UNLABELED}
 
 
 class Learner:
@@ -225,7 +202,7 @@ class Learner:
     def _report(self, progress: Progress) -> bool:
         self.stage, self.share = progress.stage, progress.done / max(1, progress.total)
         if self._cancelled:
-            raise _CancelledError
+            raise CancelledError
         return False
 
     def _run(self, labels: np.ndarray) -> None:
@@ -237,7 +214,7 @@ class Learner:
                 model.fit(self.X, labels)
             self.stage, self.share = "map", 0.0
             self._publish(model, labels)
-        except _CancelledError:
+        except CancelledError:
             self.state = "idle"
         except Exception as error:  # reported by the page; searching still works
             logger.exception("learning again failed")
@@ -263,20 +240,11 @@ class Learner:
         self.catalog.add_model("learned", "RPML with your labels", model, index)
 
 
-class _CancelledError(Exception):
-    pass
-
-
-MAX_BODY = 8 * 2**20
-MAX_SUGGESTIONS = 50
-DENSITY_ROWS = 2000
-
-
 class LabelAnswers:
     """The page's operations on labels."""
 
-    def __init__(self, answers: Answers, store: LabelStore, learner: Learner) -> None:
-        self.answers, self.store, self.learner = answers, store, learner
+    def __init__(self, answers: Answers, learner: Learner) -> None:
+        self.answers, self.store, self.learner = answers, learner.store, learner
         self._density: Array | None = None
 
     def summary(self, query: Query) -> Json:

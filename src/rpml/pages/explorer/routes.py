@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from typing import ParamSpec, TypeVar
 from urllib.parse import unquote
 
-import anyio
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -33,7 +32,6 @@ T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "html": "text/html"}
-_UPLOAD_SECONDS = 30
 _NO_STORE = {"cache-control": "no-store"}
 _CACHED = {"cache-control": "private, max-age=600"}
 
@@ -44,19 +42,19 @@ class Routes:
     def __init__(
         self,
         answers: Answers,
-        clusters: ClusterAnswers,
+        labels: LabelAnswers | None,
         pictures: Pictures | None,
         describe: Describe | None,
     ) -> None:
-        self.answers, self.clusters = answers, clusters
-        self.table_answers = TableAnswers(answers)
+        self.answers, self.labels = answers, labels
         self.pictures, self.describe = pictures, describe
         self._slots = asyncio.Semaphore(thread_count())
         self._static = assets("explorer")
 
     def table(self) -> list[Route]:
-        """Return all routes except those for labels."""
-        answers, clusters = self.answers, self.clusters
+        """Return all routes."""
+        answers, clusters = self.answers, ClusterAnswers(self.answers)
+        cells = TableAnswers(answers)
         json = {
             "about": answers.about,
             "status": answers.status,
@@ -67,15 +65,15 @@ class Routes:
             "category": answers.category,
             "clusters": clusters.page,
             "cluster": clusters.one,
-            "table": self.table_answers.columns,
-            "table/cells": self.table_answers.cells,
+            "table": cells.columns,
+            "table/cells": cells.cells,
         }
         return [
             *(Route(f"/api/{name}", self._get(answer, _json)) for name, answer in json.items()),
             Route("/", self._index),
             Route("/static/{name}", self._static_file),
             Route("/api/map", self._get(answers.map_points, _binary)),
-            Route("/api/table/rows", self._get(self.table_answers.rows, _binary)),
+            Route("/api/table/rows", self._get(cells.rows, _binary)),
             Route("/api/cluster/rows", self._get(clusters.rows, _binary)),
             Route("/api/neighbors.csv", self._get(answers.export, _csv)),
             Route("/api/cluster.csv", self._get(clusters.export, _csv)),
@@ -83,10 +81,10 @@ class Routes:
             Route("/api/upload/image", self._upload_image, methods=["POST"]),
             Route("/picture/{row}", self._picture),
             Route("/picture/upload/{token}", self._uploaded_picture),
+            *([] if self.labels is None else self._labeling(self.labels)),
         ]
 
-    def labeling(self, labels: LabelAnswers) -> list[Route]:
-        """Return the routes for labels."""
+    def _labeling(self, labels: LabelAnswers) -> list[Route]:
         posts = {
             "labels": labels.assign,
             "labels/undo": labels.undo,
@@ -158,8 +156,9 @@ class Routes:
 
     def _uploaded(self, request: Request, vector: Array, picture: Thumbnail | None) -> Response:
         name = unquote(request.headers.get("x-file-name", ""))[:200] or "upload"
-        token = self.answers.uploads.add(Upload(name, vector, picture))
-        return JSONResponse({"upload": token, "name": name})
+        upload = Upload(name, vector, picture)
+        self.answers.add_upload(upload)
+        return JSONResponse({"upload": upload.token, "name": name})
 
 
 def _json(value: Json) -> Response:
@@ -176,23 +175,19 @@ def _csv(text: str) -> Response:
 
 
 async def _body(request: Request, most: int) -> bytes:
-    """Return the body of a request, within limits of size and time."""
+    """Return the body of a request, within a limit of size."""
     declared = request.headers.get("content-length", "0")
     too_large = RequestError(413, f"an upload may have at most {most // 2**20} MB")
     if declared.isascii() and declared.isdigit() and int(declared[:15]) > most:
         raise too_large
-    parts, size = [], 0
+    body = bytearray()
     try:
-        with anyio.fail_after(_UPLOAD_SECONDS):
-            async for part in request.stream():
-                parts.append(part)
-                size += len(part)
-                if size > most:
-                    raise too_large
-    except TimeoutError:
-        raise RequestError(408, "the upload took too long") from None
+        async for part in request.stream():
+            body += part
+            if len(body) > most:
+                raise too_large
     except ClientDisconnect:
         raise RequestError(400, "the upload was interrupted") from None
-    if not size:
+    if not body:
         raise RequestError(400, "the upload is empty")
-    return b"".join(parts)
+    return bytes(body)

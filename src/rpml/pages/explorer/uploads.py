@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,7 +31,6 @@ MAX_VECTOR_BYTES = 2 * 2**20
 MAX_IMAGE_BYTES = 20 * 2**20
 MAX_IMAGE_PIXELS = 40_000_000
 UPLOAD_SIDE = 400  # pixels of an uploaded image in the page
-_MAX_UPLOADS = 256
 
 Describe = Callable[[bytes], NDArray[np.float32]]
 
@@ -68,28 +66,10 @@ class Upload:
     vector: Array
     picture: Thumbnail | None = None
 
-
-class Uploads:
-    """The most recent uploads, so that their results have an address while the server runs."""
-
-    def __init__(self) -> None:
-        self._stored: OrderedDict[str, Upload] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def add(self, upload: Upload) -> str:
-        """Store an upload; the same vector gets the same token."""
-        token = hashlib.sha256(upload.vector.tobytes()).hexdigest()[:20]
-        with self._lock:
-            self._stored[token] = upload
-            self._stored.move_to_end(token)
-            while len(self._stored) > _MAX_UPLOADS:
-                self._stored.popitem(last=False)
-        return token
-
-    def get(self, token: str) -> Upload | None:
-        """Return an upload, or None if it has expired."""
-        with self._lock:
-            return self._stored.get(token)
+    @cached_property
+    def token(self) -> str:
+        """Its address while the server runs; the same vector has the same one."""
+        return hashlib.sha256(self.vector.tobytes()).hexdigest()[:20]
 
 
 @contextmanager
