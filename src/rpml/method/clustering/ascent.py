@@ -38,20 +38,11 @@ def authority(graph: sparse.csr_matrix, symmetric: bool | None = None) -> NDArra
     degree = np.asarray(graph.sum(axis=1, dtype=np.float64)).ravel()
     if not degree.any():
         return np.full(degree.size, 1.0 / degree.size)
-    if is_symmetric(graph) if symmetric is None else symmetric:
+    if symmetric is None:
+        symmetric = (graph != graph.T).nnz == 0
+    if symmetric:
         return np.asarray(degree / degree.sum())
     return _power_iteration(graph, degree)
-
-
-def is_symmetric(graph: sparse.csr_matrix) -> bool:
-    """Whether W equals its transpose exactly."""
-    other = graph.T.tocsr()
-    graph = graph if graph.has_sorted_indices else graph.sorted_indices()
-    return (
-        np.array_equal(graph.indptr, other.indptr)
-        and np.array_equal(graph.indices, other.indices)
-        and np.array_equal(graph.data, other.data)
-    )
 
 
 def _power_iteration(graph: sparse.csr_matrix, degree: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -215,6 +215,9 @@ def average_linkage(graph: sparse.csr_matrix, sizes: NDArray[np.int64]) -> Merge
     Unconnected parts of the graph are merged last, the smallest first. `graph` has the summed
     affinities between the rows of two leaves, `sizes` the rows of each leaf.
     """
+    graph = graph.copy()
+    graph.setdiag(0)
+    graph.eliminate_zeros()
     first, second, affinity = _chain(graph.indptr, graph.indices, graph.data, sizes.astype(float))
     order = np.argsort(-affinity, kind="stable")
     pairs = np.stack([first, second], axis=1)[order]
@@ -232,32 +235,16 @@ def _root(parents, i):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _link_edges(indptr, indices):  # type: ignore[no-untyped-def]
-    """Return linked lists of the edges of each node, without loops: (first, last, edges).
-
-    An edge is its end node and the next edge in the list.
-    """
-    n = len(indptr) - 1
-    first, last = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
-    edges = np.full((len(indices), 2), -1, np.int64)
-    edges[:, 0] = indices
-    for i in range(n):
-        for e in range(indptr[i], indptr[i + 1]):
-            if indices[e] == i:
-                continue
-            if first[i] < 0:
-                first[i] = e
-            else:
-                edges[last[i], 1] = e
-            last[i] = e
-    return first, last, edges
-
-
-@compiled()
 def _chain(indptr, indices, data, sizes):  # type: ignore[no-untyped-def]
     """Return the merges as found: a row of each of the two nodes, and their mean affinity."""
     n = len(sizes)
-    first, last, edges = _link_edges(indptr, indices)
+    edges = np.empty((len(indices), 2), np.int64)  # end node, and the next edge in the list
+    edges[:, 0], edges[:, 1] = indices, np.arange(1, len(indices) + 1)
+    first, last = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
+    for i in range(n):
+        if indptr[i] < indptr[i + 1]:
+            first[i], last[i] = indptr[i], indptr[i + 1] - 1
+            edges[last[i], 1] = -1
     weights = data.astype(np.float64)
     parents, seen, chain = np.arange(n), np.full(n, -1, np.int64), np.empty(n + 1, np.int64)
     size = sizes.copy()

@@ -41,53 +41,53 @@ SEED = 0  # cells and sample are part of the method, not of the caller's randomn
 
 
 def search_cells(
-    rows: SearchCorpus, k: int, memory_limit: int, progress: Progress, state: LoopState | None
+    rows: SearchCorpus, k: int, progress: Progress, state: LoopState | None
 ) -> tuple[Heaps, float] | None:
     """Return the neighbors found in cells and their recall; None if cells do not help."""
     rng = np.random.default_rng(SEED)
     sample = rng.choice(rows.count, min(SAMPLE, rows.count), replace=False)
-    true = search_rows(rows, sample, k, memory_limit, np.float32)[1]
-    probes = _choose_probes(rows, sample[::2], true[::2], memory_limit)
+    true = search_rows(rows, sample, k, np.float32)[1]
+    probes = _choose_probes(rows, sample[::2], true[::2])
     if probes is None:
         return None
-    scores, found = _visit_cells(rows, probes, k, memory_limit, progress, state)
+    scores, found = _visit_cells(rows, probes, k, progress, state)
     short = np.flatnonzero((found == EMPTY_SLOT).any(axis=1))
     if short.size:  # rows that met fewer than k others
-        scores[short], found[short] = search_rows(rows, short, k, memory_limit)
+        scores[short], found[short] = search_rows(rows, short, k)
     hits = [np.isin(true[i], found[sample[i]]).mean() for i in range(1, len(sample), 2)]
     return (scores, found), float(np.mean(hits))
 
 
 def _choose_probes(
-    rows: SearchCorpus, sample: NDArray[np.intp], true: NDArray[np.int32], memory_limit: int
+    rows: SearchCorpus, sample: NDArray[np.intp], true: NDArray[np.int32]
 ) -> NDArray[np.int32] | None:
     """Return the cells that each row searches, its own first; None if they would be most cells."""
     count = rows.count // CELL
     if count < 4:
         return None
-    centers = _centers(rows, count, memory_limit)
-    ranking = nearest_centers(rows, sample, centers, count, memory_limit)
+    centers = _centers(rows, count)
+    ranking = nearest_centers(rows, sample, centers, count)
     rank = np.empty_like(ranking)
     np.put_along_axis(rank, ranking, np.arange(count, dtype=np.int32)[None, :], axis=1)
-    theirs = nearest_centers(rows, true.ravel(), centers, 1, memory_limit)
+    theirs = nearest_centers(rows, true.ravel(), centers, 1)
     place = np.take_along_axis(rank, theirs.reshape(true.shape), axis=1)
     needed = int(np.quantile(place, TARGET, method="higher")) + 1
     logger.info("%d cells, a row looks into %d", count, needed)
     if needed > count // 3:  # the exact search uses each product in both directions
         return None
-    return nearest_centers(rows, np.arange(rows.count), centers, needed, memory_limit)
+    return nearest_centers(rows, np.arange(rows.count), centers, needed)
 
 
-def _centers(rows: SearchCorpus, count: int, memory_limit: int) -> NDArray[np.float32]:
+def _centers(rows: SearchCorpus, count: int) -> NDArray[np.float32]:
     """Run k-means on a sample of the rows; an empty cell keeps its center."""
     rng = np.random.default_rng(SEED)
     chosen = rng.choice(rows.count, min(rows.count, TRAINING * count), replace=False)
     centers = rows.block(chosen[:count])
     training = np.sort(chosen)
     for _ in range(ROUNDS):
-        cell = nearest_centers(rows, training, centers, 1, memory_limit)[:, 0]
+        cell = nearest_centers(rows, training, centers, 1)[:, 0]
         sums = np.zeros(centers.shape)
-        for part in slices(training.size, max(1, memory_limit // (32 * centers.shape[1]))):
+        for part in slices(training.size, max(1, rows.memory_limit // (32 * centers.shape[1]))):
             order = np.argsort(cell[part], kind="stable")
             block = rows.block(training[part], np.float64)[order]
             present, first = np.unique(cell[part][order], return_index=True)
@@ -102,12 +102,11 @@ def nearest_centers(
     which: NDArray[np.integer],
     centers: NDArray[np.float32],
     probes: int,
-    memory_limit: int,
 ) -> NDArray[np.int32]:
     """Return the nearest centers of the given rows, nearest first."""
     out = np.empty((which.size, probes), dtype=np.int32)
     half = 0.5 * np.einsum("ij,ij->i", centers, centers)
-    for part in slices(which.size, max(1, min(8192, memory_limit // (64 * centers.shape[1])))):
+    for part in slices(which.size, max(1, min(8192, rows.memory_limit // (64 * centers.shape[1])))):
         out[part] = nearest_rows(rows.block(which[part]), centers, probes, half=half)[1]
     return out
 
@@ -116,7 +115,6 @@ def _visit_cells(
     rows: SearchCorpus,
     probes: NDArray[np.int32],
     k: int,
-    memory_limit: int,
     progress: Progress,
     state: LoopState | None,
 ) -> Heaps:
@@ -129,7 +127,7 @@ def _visit_cells(
     half = rows.half.astype(np.float32)
     count = int(probes.max()) + 1
     members, edges = _group(probes[:, 0], count)
-    size = block_size(64 * CELL, rows.X.shape[1], memory_limit)
+    size = block_size(64 * CELL, rows.X.shape[1], rows.memory_limit)
 
     def compare(visitors: NDArray[np.int32], cell: int) -> None:
         base = members[edges[cell] : edges[cell + 1]]

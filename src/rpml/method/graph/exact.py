@@ -47,6 +47,7 @@ class SearchCorpus:
     center: NDArray[np.float64]
     unit: float
     half: NDArray[np.float64]  # half squared norms
+    memory_limit: int  # bytes for the working blocks
     ready: NDArray[np.float32] | None = None  # all prepared rows, if memory allows
 
     @property
@@ -58,9 +59,9 @@ class SearchCorpus:
             return self.ready[rows]
         return prepare(self.X[rows], self.metric, dtype, self.center, self.unit)
 
-    def prepared(self, memory_limit: int) -> SearchCorpus:
+    def prepared(self) -> SearchCorpus:
         """Prepare all rows once instead of for every pair of blocks, if they fit the limit."""
-        if self.ready is not None or 4 * self.X.shape[0] * self.X.shape[1] > memory_limit // 2:
+        if 4 * self.X.shape[0] * self.X.shape[1] > self.memory_limit // 2:
             return self
         ready = np.empty(self.X.shape, np.float32)
         run_chunks(lambda _, a, b: np.copyto(ready[a:b], self.block(slice(a, b))), len(ready), 1024)
@@ -99,13 +100,13 @@ def measure(X: Array, metric: str, memory_limit: int) -> SearchCorpus:
             low, high = np.minimum(low, block.min(axis=0)), np.maximum(high, block.max(axis=0))
             mean += (block / n).sum(axis=0)
     if metric == "cosine":
-        return SearchCorpus(X, metric, np.zeros(d), 1.0, np.full(n, 0.5))
+        return SearchCorpus(X, metric, np.zeros(d), 1.0, np.full(n, 0.5), memory_limit)
     center, unit = _center_and_unit(low, high, mean)
     half = np.empty(n)
     for part in parts:
         block = prepare(X[part], metric, np.float64, center, unit)
         half[part] = 0.5 * np.einsum("ij,ij->i", block, block)
-    return SearchCorpus(X, metric, center, unit, half)
+    return SearchCorpus(X, metric, center, unit, half, memory_limit)
 
 
 def _center_and_unit(
@@ -137,13 +138,11 @@ def block_size(n: int, d: int, memory_limit: int) -> int:
     return size
 
 
-def search_all(
-    rows: SearchCorpus, k: int, memory_limit: int, progress: Progress, state: LoopState | None
-) -> Heaps:
+def search_all(rows: SearchCorpus, k: int, progress: Progress, state: LoopState | None) -> Heaps:
     """Find the top k of every row among all others; a killed search continues by its `state`."""
     n, d = rows.X.shape
-    rows = rows.prepared(memory_limit)
-    blocks = list(slices(n, block_size(n, d, memory_limit)))
+    rows = rows.prepared()
+    blocks = list(slices(n, block_size(n, d, rows.memory_limit)))
     ids, half = np.arange(n, dtype=np.int32), rows.half.astype(np.float32)
     vals, idx = heaps = empty_heaps(n, k)
 
@@ -191,14 +190,13 @@ def search_rows(
     rows: SearchCorpus,
     queries: NDArray[np.intp],
     k: int,
-    memory_limit: int,
     dtype: DTypeLike = np.float64,
 ) -> Heaps:
     """Find the top k of the given rows among all rows."""
     n, d = rows.X.shape
     ids = np.arange(n, dtype=np.int32)
     heaps = empty_heaps(queries.size, k, dtype)
-    size = block_size(16 * _BLOCK, 2 * d, memory_limit // 2)
+    size = block_size(16 * _BLOCK, 2 * d, rows.memory_limit // 2)
     half = rows.half.astype(dtype)
     for a in slices(queries.size, size):
         left = rows.block(queries[a], dtype)

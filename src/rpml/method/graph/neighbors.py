@@ -71,32 +71,18 @@ def nearest_neighbors(
     memory_limit: int = WORKING_MEMORY,
     progress: Progress | LoopState | None = None,
 ) -> Neighbors:
-    """Find the `n_neighbors` nearest other rows of every row.
+    """Find the `n_neighbors` nearest other rows of every row, or all others if there are fewer.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        float16, float32, float64 or integers, in memory or memory-mapped; read in blocks.
-    n_neighbors : int, default=50
-        Reduced to n - 1, with a warning, if there are fewer rows.
-    metric : {"cosine", "euclidean"}, default="cosine"
-        Distance between rows.
-    method : {"auto", "exact", "ann"}, default="auto"
-        "ann" partitions the rows into cells and only searches the nearest ones, or searches
-        exactly, with a warning, if cells do not help. "auto" is
-        exact up to 100,000 rows and "ann" beyond.
-    memory_limit : int, default=WORKING_MEMORY
-        Bytes for the working blocks, in addition to the result.
-    progress : callable, default=None
-        Called with the finished share, in [0, 1]. A killed search with an equal `LoopState`
-        continues where it was.
-
-    Returns
-    -------
-    Neighbors
-        Indices and distances, nearest first, and the recall of the search.
+    `X` may be memory-mapped and of any number type: it is read in blocks, for which `memory_limit`
+    bytes are used in addition to the result. The metric is "cosine" or "euclidean". The method
+    "ann" partitions the rows into cells and only searches the nearest ones, or searches exactly,
+    with a warning, if cells do not help; "auto" is "exact" up to 100,000 rows and "ann" beyond.
+    `progress` is called with the finished share; a killed search with an equal `LoopState`
+    continues where it was.
     """
-    k = _check(X, n_neighbors, metric, method)
+    if metric not in ("cosine", "euclidean"):
+        raise ValueError(f"metric={metric!r}: use 'cosine' or 'euclidean'")
+    k = _checked(n_neighbors, X)
     report = progress or (lambda share: None)
     state = progress if isinstance(progress, LoopState) else None
     rows = measure(X, metric, memory_limit)
@@ -104,7 +90,7 @@ def nearest_neighbors(
         method = "ann" if rows.count > EXACT_ROWS else "exact"
     found = None
     if method == "ann":
-        found = ann.search_cells(rows, k, memory_limit, report, state)
+        found = ann.search_cells(rows, k, report, state)
     if method == "ann" and found is None:
         warnings.warn(
             f"These {counted(rows.count, 'row')} have no cells that an approximate search could "
@@ -114,22 +100,15 @@ def nearest_neighbors(
             stacklevel=2,
         )
     if found is None:
-        heaps = search_all(rows, k, memory_limit, report, state)
-        return _finish(rows, heaps, memory_limit, 1.0, "exact")
+        heaps = search_all(rows, k, report, state)
+        return _finish(rows, heaps, 1.0, "exact")
     heaps, recall = found
-    return _finish(rows, heaps, memory_limit, recall, "ann")
+    return _finish(rows, heaps, recall, "ann")
 
 
-def _check(X: Array, n_neighbors: int, metric: str, method: str) -> int:
-    if getattr(X, "ndim", None) != 2:
-        raise ValueError(f"X must be a two-dimensional array, got {type(X).__name__}")
-    if metric not in ("cosine", "euclidean"):
-        raise ValueError(f"metric={metric!r}: use 'cosine' or 'euclidean'")
-    if method not in ("auto", "exact", "ann"):
-        raise ValueError(f"method={method!r}: use 'auto', 'exact' or 'ann'")
+def _checked(n_neighbors: int, X: Array) -> int:
+    """Return the number of neighbors that the rows can have."""
     n, d = X.shape
-    if n_neighbors < 1:
-        raise ValueError(f"n_neighbors={n_neighbors}: must be at least 1")
     if n < 2 or d < 1:
         raise ValueError(f"X has shape {X.shape}: neighbors need 2 rows and 1 column at least")
     if n_neighbors >= n:
@@ -142,21 +121,19 @@ def _check(X: Array, n_neighbors: int, metric: str, method: str) -> int:
     return int(min(n_neighbors, n - 1))
 
 
-def _finish(
-    rows: SearchCorpus, heaps: Heaps, memory_limit: int, recall: float, method: str
-) -> Neighbors:
+def _finish(rows: SearchCorpus, heaps: Heaps, recall: float, method: str) -> Neighbors:
     """Convert scores to distances; recompute where float32 was not precise enough."""
     n, scores, idx = rows.count, *heaps
     distances = np.empty(idx.shape, dtype=np.float32)
-    for part in slices(n, max(1, memory_limit // (64 * idx.shape[1]))):
+    for part in slices(n, max(1, rows.memory_limit // (64 * idx.shape[1]))):
         squares = rows.squares(part, scores[part])
-        refine(rows, squares, idx[part], np.arange(n)[part], memory_limit)
+        refine(rows, squares, idx[part], np.arange(n)[part])
         np.sqrt(squares, out=distances[part], casting="same_kind")
     error = 4 * _EPS32 * (rows.half + rows.half.max())
     doubtful = np.flatnonzero(error > _RELATIVE_ERROR * np.square(distances[:, -1], dtype=float))
     if doubtful.size and method == "exact":
         logger.info("%d of %d rows searched again in double precision", doubtful.size, n)
-        _search_again(rows, doubtful, idx, distances, memory_limit)
+        _search_again(rows, doubtful, idx, distances)
     if rows.unit != 1.0:
         distances *= np.float32(rows.unit)
     return Neighbors(idx, distances, rows.metric, recall, method)
@@ -167,7 +144,6 @@ def _search_again(
     which: NDArray[np.intp],
     idx: NDArray[np.int32],
     distances: NDArray[np.float32],
-    memory_limit: int,
 ) -> None:
     """Search the given rows with float64 products; write the result to idx and distances.
 
@@ -175,9 +151,9 @@ def _search_again(
     far apart even these products are inexact.
     """
     k = idx.shape[1]
-    scores, near = search_rows(rows, which, min(k + _SPARE, rows.count - 1), memory_limit)
+    scores, near = search_rows(rows, which, min(k + _SPARE, rows.count - 1))
     squares = rows.squares(which, scores)
-    refine(rows, squares, near, which, memory_limit)
+    refine(rows, squares, near, which)
     idx[which], distances[which] = near[:, :k], np.sqrt(squares[:, :k])
 
 
@@ -186,7 +162,6 @@ def refine(
     squares: NDArray[np.float64],
     near: NDArray[np.int32],
     which: NDArray[np.intp],
-    memory_limit: int,
 ) -> None:
     """Recompute squared distances lost to cancellation from differences, and sort again.
 
@@ -197,7 +172,7 @@ def refine(
     if not r.size:
         return
     lengths = pair_distances(
-        rows.X, which[r], near[r, c], metric=rows.metric, memory_limit=memory_limit
+        rows.X, which[r], near[r, c], metric=rows.metric, memory_limit=rows.memory_limit
     )
     squares[r, c] = (lengths / rows.unit) ** 2
     touched = np.unique(r)

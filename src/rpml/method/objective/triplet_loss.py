@@ -111,27 +111,12 @@ def _move_rows(Y, Z, t, scale, out):  # type: ignore[no-untyped-def]
 
 
 class TripletObjective:
-    """The objective at a moving point (L, theta).
+    """The objective at a moving point (L, theta), over triplets of rows of X.
 
     `move_to` sets the point, `gradients` evaluates there, `begin_line_search` sets a search curve,
     `line_value` is the loss at a step on it, without any matrix product, and `accept_step` moves
-    there.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        Rows that the triplets index.
-    triplets : int ndarray of shape (T, 3)
-        (anchor, positive, negative) row indices, repeats allowed.
-    weight : str or WeightFunction, default="concat"
-        "concat", "bilinear" or "constant".
-    alpha : float, default=45.0
-        Angle in degrees.
-    weight_ridge : float, default=None
-        Normalize the weights, with the penalty ridge/2 |theta|^2 per triplet. None is the printed
-        objective.
-    learn_weights : bool, default=True
-        False keeps theta constant, without a gradient.
+    there. A `weight_ridge` normalizes the weights and adds the penalty ridge/2 |theta|^2 per
+    triplet; None is the printed objective. `learn_weights=False` keeps theta constant.
     """
 
     def __init__(
@@ -147,7 +132,7 @@ class TripletObjective:
         self.triplets = as_triplets(triplets, len(self.X))
         self.n_triplets = len(self.triplets)
         self.weight: WeightFunction = weight_function(weight)
-        self.weight_ridge = weight_ridge
+        self.weight_ridge, self.normalized = weight_ridge, weight_ridge is not None
         self.learn_weights = learn_weights
         self.c = self.X.dtype.type(angular_factor(alpha))
         self.mean_weight = 0.0
@@ -160,7 +145,9 @@ class TripletObjective:
 
     def gradients(self) -> tuple[float, Array, Array | None]:
         """Return loss and Euclidean gradients at the point; costs the product X'G."""
-        w, sigmoids, factor = self._weights(self.weight.logits(self.P, self.triplets))
+        w, sigmoids, factor = weights_from_logits(
+            self.weight.logits(self.P, self.triplets), self.normalized
+        )
         self.mean_weight = float(w.mean()) if self.n_triplets else 0.0
         losses, dw, dz = self._terms(self.Y, w)
         n, l = self.Y.shape
@@ -176,7 +163,7 @@ class TripletObjective:
         )
         G = padded[:, : l + learned]
         if learned:  # the derivative by theta shares the product with the one by L
-            ds = logit_derivative(sigmoids, w, dw, factor, self.weight_ridge is not None)
+            ds = logit_derivative(sigmoids, w, dw, factor, self.normalized)
             G[:, l:] = self.weight.pullback(self.P, self.triplets, ds)
         self.products += 1
         gradient = np.asarray(transposed_times(self.X, G), np.float64)
@@ -206,7 +193,7 @@ class TripletObjective:
         """Return the loss at step t of the line, without a matrix product."""
         self._move_rows(t)
         S = np.polynomial.polynomial.polyval(self.X.dtype.type(t), self.logit_line)
-        losses = self._terms(self.Y_t, self._weights(S)[0])[0]
+        losses = self._terms(self.Y_t, weights_from_logits(S, self.normalized)[0])[0]
         return float(losses.sum(dtype=np.float64)) + self._penalty(self._theta_at(t))
 
     def accept_step(self, t: float) -> None:
@@ -219,7 +206,7 @@ class TripletObjective:
 
     def weights_and_probabilities(self) -> tuple[Array, Array]:
         """Return w and p of every triplet at the point."""
-        w = self._weights(self.weight.logits(self.P, self.triplets))[0]
+        w = weights_from_logits(self.weight.logits(self.P, self.triplets), self.normalized)[0]
         return w, np.exp(-self._terms(self.Y, w)[0])
 
     def _terms(self, Y: Array, w: Array) -> tuple[Array, Array, Array]:
@@ -261,9 +248,6 @@ class TripletObjective:
         if self.theta is None or self.d_theta is None:
             return self.theta
         return np.asarray(self.theta + t * self.d_theta)
-
-    def _weights(self, S: Array) -> tuple[Array, Array, float]:
-        return weights_from_logits(S, self.weight_ridge is not None)
 
     def _penalty(self, theta: Array | None) -> float:
         if self.weight_ridge is None or theta is None:

@@ -38,9 +38,13 @@ def initial_subspace(Z: Array, l: int, init: object, rng: np.random.Generator) -
     p = Z.shape[1]
     if isinstance(init, str) and init == "random":
         return random_subspace(p, l, rng)
-    if isinstance(init, str):
-        return complete_axes(principal_axes(Z, unit_input=False, center=True).axes, l)
-    return given_subspace(init, (p, l))
+    if not isinstance(init, str):
+        return given_subspace(init, (p, l))
+    axes = principal_axes(Z, unit_input=False, center=True).axes[:, :l]
+    if axes.shape[1] == l:
+        return axes
+    completed = np.linalg.qr(np.hstack([axes, np.eye(p)]))[0]  # rows vary in fewer directions
+    return np.hstack([axes, completed[:, axes.shape[1] : l]])
 
 
 def given_subspace(init: object, shape: tuple[int, int]) -> Array:
@@ -56,15 +60,6 @@ def given_subspace(init: object, shape: tuple[int, int]) -> Array:
     if np.linalg.matrix_rank(L) < shape[1]:
         raise ValueError("init must have linearly independent columns.")
     return orthonormalize(np.linalg.qr(L.astype(np.float64))[0])
-
-
-def complete_axes(axes: Array, l: int) -> Array:
-    """Return the first l axes, completed by unit vectors if there are fewer."""
-    axes = axes[:, :l]
-    if axes.shape[1] == l:
-        return axes
-    completed, _ = np.linalg.qr(np.hstack([axes, np.eye(len(axes))]))
-    return np.hstack([axes, completed[:, axes.shape[1] : l]])
 
 
 def order_by_variance(Z: Array, L: Array) -> Array:
