@@ -48,7 +48,7 @@ def angular_factor(alpha: float) -> float:
 
 
 @compiled(VECTORIZED)
-def _angular_margins(Y, triplets, c, z):  # type: ignore[no-untyped-def]
+def angular_margins(Y, triplets, c, z):  # type: ignore[no-untyped-def]
     """z_i = |y_a - y_p|^2 - c |y_n - (y_a + y_p)/2|^2, eq. (z_i) with Y = X L."""
     half = Y.dtype.type(0.5)
     for i in range(len(triplets)):
@@ -80,7 +80,7 @@ def triplet_terms(z: Array, w: Array) -> tuple[Array, Array, Array]:
 
 
 @compiled(VECTORIZED)
-def _angular_pullback(Y, triplets, c, k, G, start, stop):  # type: ignore[no-untyped-def]
+def angular_pullback(Y, triplets, c, k, G, start, stop):  # type: ignore[no-untyped-def]
     """G += sum_i k_i/2 dz_i/dY: the weighted differences of each triplet, added to its rows.
 
     Only the columns start..stop, which are unsigned in the loop: a signed index may count from the
@@ -157,7 +157,7 @@ class TripletObjective:
         k = 2 * dz  # eqs. (P_tilde_matrix), (Q_tilde_matrix)
         # threads share the columns: shares of the triplets would each need a G of their own
         run_chunks(
-            lambda _, a, b: _angular_pullback(self.Y, self.triplets, self.c, k, padded, a, b),
+            lambda _, a, b: angular_pullback(self.Y, self.triplets, self.c, k, padded, a, b),
             l,
             max(MIN_COLUMNS, l * MIN_TRIPLETS // max(1, self.n_triplets)),
         )
@@ -216,7 +216,7 @@ class TripletObjective:
         def evaluate(_: int, start: int, stop: int) -> None:
             part = slice(start, stop)
             z = np.empty(stop - start, Y.dtype)
-            _angular_margins(Y, self.triplets[part], self.c, z)
+            angular_margins(Y, self.triplets[part], self.c, z)
             losses[part], dw[part], dz[part] = triplet_terms(z, w[part])
 
         run_chunks(evaluate, self.n_triplets)

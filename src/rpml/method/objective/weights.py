@@ -57,14 +57,14 @@ class Concat(WeightFunction):
         return np.zeros(2 * d)  # every weight starts at one half
 
     def logits(self, P: Array, triplets: Triplets) -> Array:
-        return _each_chunk(_concat_logits, P, triplets, 1)
+        return _each_chunk(concat_logits, P, triplets, 1)
 
     def pullback(self, P: Array, triplets: Triplets, ds: Array) -> Array:
-        return _pull_back(_concat_pullback, P, triplets, ds)
+        return _pull_back(concat_pullback, P, triplets, ds)
 
 
 @compiled(VECTORIZED)
-def _concat_logits(P, triplets, out):  # type: ignore[no-untyped-def]
+def concat_logits(P, triplets, out):  # type: ignore[no-untyped-def]
     """s_i = r'[x_avg; x_neg], eq. (wt), with P = X [r_1, r_2]."""
     half = P.dtype.type(0.5)
     for i in range(len(triplets)):
@@ -73,7 +73,7 @@ def _concat_logits(P, triplets, out):  # type: ignore[no-untyped-def]
 
 
 @compiled(VECTORIZED)
-def _concat_pullback(P, triplets, k, G):  # type: ignore[no-untyped-def]
+def concat_pullback(P, triplets, k, G):  # type: ignore[no-untyped-def]
     """G += sum_i k[0, i] ds_i, derivatives by the rows of P."""
     half = P.dtype.type(0.5)
     for i in range(len(triplets)):
@@ -96,14 +96,14 @@ class Bilinear(WeightFunction):
         return np.asarray(rng.standard_normal((d, l)) / np.sqrt(d))
 
     def logits(self, P: Array, triplets: Triplets) -> Array:
-        return _each_chunk(_bilinear_logits, P, triplets, 2)
+        return _each_chunk(bilinear_logits, P, triplets, 2)
 
     def pullback(self, P: Array, triplets: Triplets, ds: Array) -> Array:
-        return _pull_back(_bilinear_pullback, P, triplets, ds)
+        return _pull_back(bilinear_pullback, P, triplets, ds)
 
 
 @compiled(VECTORIZED)
-def _bilinear_logits(P, triplets, out):  # type: ignore[no-untyped-def]
+def bilinear_logits(P, triplets, out):  # type: ignore[no-untyped-def]
     """RPMLv1's two similarities, eqs. (w_+) and (w_-), with P = X R.
 
     out[0] = p_a.p_p and out[1] = -p_avg.p_n.
@@ -121,7 +121,7 @@ def _bilinear_logits(P, triplets, out):  # type: ignore[no-untyped-def]
 
 
 @compiled(VECTORIZED)
-def _bilinear_pullback(P, triplets, k, G):  # type: ignore[no-untyped-def]
+def bilinear_pullback(P, triplets, k, G):  # type: ignore[no-untyped-def]
     """G += sum_i k[0, i] d(p_a.p_p) - k[1, i] d(p_avg.p_n), derivatives by the rows of P."""
     half = P.dtype.type(0.5)
     for i in range(len(triplets)):
