@@ -193,7 +193,7 @@ def text(result: DemoResult, terminal: bool = False) -> str:
 
 
 CODE_SIZE = 32
-TITLES_SIZE = 64
+TITLES_SIZE = 128  # the default of RPML
 BEFORE = "PCA"
 KNOWN = "RPML, language known"
 WITH_TITLES = "RPML with queries"
