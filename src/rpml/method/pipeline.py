@@ -16,6 +16,7 @@ from rpml.method.settings import (
     Training,
 )
 from rpml.method.stages import Stages
+from rpml.method.whitening.groups import no_groups
 from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.context import Context
 from rpml.runtime.rows import Array
@@ -61,7 +62,7 @@ def learn_embedding(stages: Stages, X: Array, inputs: FitInputs) -> FitResult:
         return FitResult(whitening, L, sampled, sample @ L.astype(sample.dtype), message)
     Z = whitening.preprocessing.apply(X)
     if not whitening.uses_groups:
-        inputs = inputs.without_groups()
+        inputs = replace(inputs, groups=no_groups(len(X)))
     graph = stages.neighbors(Z, inputs)
     clusters = stages.cluster(Z, graph, inputs)
     known = inputs.supervision

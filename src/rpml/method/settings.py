@@ -13,7 +13,7 @@ from rpml.method.knowledge.constraints import Supervision
 from rpml.method.solver.conjugate_gradient import OptimizeResult
 from rpml.method.whitening.choice import Whitening
 from rpml.method.whitening.constants import SCATTER_ROWS
-from rpml.method.whitening.groups import Groups, drop_singles, no_groups, sample_rows
+from rpml.method.whitening.groups import Groups, drop_singles, sample_rows
 from rpml.method.whitening.neighborhoods import n_leading_axes
 from rpml.method.whitening.nuisance import Nuisance
 from rpml.runtime.memory import Shape
@@ -119,9 +119,6 @@ class FitInputs:
         if known is None or known.has_constraints:
             return self
         return replace(self, supervision=None)
-
-    def without_groups(self) -> FitInputs:
-        return replace(self, groups=no_groups(len(self.groups)))
 
 
 @dataclass(frozen=True)
