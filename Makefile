@@ -7,7 +7,7 @@ DEMO   := $(VENV)/.demo
 DEV    := $(VENV)/.dev
 # pinned: the newest release may pull in gigabytes of GPU libraries
 TORCH  ?= 2.13.0
-PAGES  := results_zoo_page results_page bytes_page labels_page deep_page whitening_page performance_page clustering_page \
+PAGES  := results_zoo_page results_page bytes_page labels_page knowledge_page deep_page whitening_page performance_page clustering_page \
 	decisions_page readme_figures
 
 N      ?= 100
@@ -60,6 +60,7 @@ results: $(DEV)         ## docs/results.md from DATA=folder of .npz files; conti
 	$(BIN)/python benchmarks/results_zoo.py --data $(DATA)
 	$(BIN)/python benchmarks/results_safety.py --data $(DATA)
 	$(BIN)/python benchmarks/bytes.py --data $(DATA)
+	$(BIN)/python benchmarks/knowledge.py --data $(DATA)
 	$(BIN)/python benchmarks/results_ablation.py --data $(DATA)
 	$(BIN)/python benchmarks/results_limits.py --data $(DATA)
 	$(PIP) metric-learn
