@@ -1,5 +1,10 @@
 """rpml fit --engine dask."""
 
+import os
+import signal
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -105,3 +110,23 @@ def test_embed_and_evaluate_on_a_scheduler(rpml, cluster, rows, shards, tmp_path
     assert "writes a folder" in rpml.refused("embed", model, shards, "-o", "x.npy", *dask)
     text = rpml.refused("embed", model, shards, "-o", f"{out}/", "--dim", 2, "-q", *dask)
     assert "not of this model" in text
+
+
+def test_ctrl_c_ends_in_one_sentence(shards, tmp_path):
+    """A terminal sends it to the workers too, which must not show where they were."""
+    args = ["fit", shards, "-o", tmp_path / "m.rpml", "--engine", "dask", "--workers", "2"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rpml", *map(str, args), "--partition-rows", "2", "--dim", "4"],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    while "partitions" not in process.stderr.readline():
+        assert process.poll() is None
+    os.killpg(process.pid, signal.SIGINT)
+    text = process.communicate()[1]
+    assert process.returncode == 130
+    assert "rpml: interrupted" in text
+    assert "Traceback" not in text
+    assert not (tmp_path / "m.rpml").exists()

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -254,7 +255,13 @@ def _start(workers: int | None, threads: int | None, memory_limit: str | int) ->
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,  # failures are raised here
+            preload=[__name__],  # calls `dask_setup` in every worker
         )
+
+
+def dask_setup(worker: object) -> None:
+    """Let a worker ignore Ctrl-C, which the terminal sends to it too: the client ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _connect(target: object, security: Security | None) -> Client:
