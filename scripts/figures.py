@@ -15,7 +15,7 @@ from rpml import RPML
 from rpml.io.datasets.descriptors import gradient_histograms
 from rpml.io.datasets.omniglot import load_drawings
 from rpml.pages.figures import FigureOptions, draw_figures
-from rpml.pages.figures.plots import as_pixels
+from rpml.pages.plots import as_pixels
 
 FOLDER = Path(__file__).parent.parent / "docs" / "images"
 

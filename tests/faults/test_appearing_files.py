@@ -22,7 +22,7 @@ COMMANDS = [
     ("cluster x.npy -o out.csv", "out.csv", "rpml.io.features.writing.CsvWriter.write"),
     ("compare x.npy -o out.json --methods pca", "out.json", "rpml.evaluation.comparison.compare"),
     ("report model.rpml x.npy -o out.html", "out.html", "rpml.pages.report.page.build_report"),
-    ("figures x.npy -o out", "out/map.png", "rpml.pages.figures.draw.linked_maps"),
+    ("figures x.npy -o out", "out/map.png", "rpml.pages.figures.linked_maps"),
     (f"features photos {IMAGES} -o out.npy", "out.npy", "rpml.vision.resumable.iter_parts"),
     (f"features photos {IMAGES} -o out.npy --folder-labels", "out.labels.csv",
      "rpml.vision.resumable.iter_parts"),

@@ -23,14 +23,13 @@ def data(tmp_path):
 
 def test_results_are_written_and_methods_run_once(data, tmp_path, monkeypatch):
     benchmark = Benchmark("folders", tmp_path / "out", dim=3, methods=("raw", "pca"))
-    result = benchmark.run(data)
-    assert result.lines[0][0] == "method"
+    _, lines = benchmark.run(data)
+    assert lines[0][0] == "method"
     written = json.loads((tmp_path / "out" / "results.json").read_text())
     assert [row["method"] for row in written["measured"]] == ["raw", "pca"]
     assert (tmp_path / "out" / "results.md").read_text().startswith("| method |")
     monkeypatch.setattr("rpml.evaluation.protocol.measure", None)  # not needed again
-    again = benchmark.run(data)
-    assert again.lines == result.lines
+    assert benchmark.run(data)[1] == lines
 
 
 def test_other_settings_do_not_replace_results(data, tmp_path):
@@ -38,7 +37,7 @@ def test_other_settings_do_not_replace_results(data, tmp_path):
     other = Benchmark("folders", tmp_path / "out", dim=2, methods=("raw",))
     with pytest.raises(InputError, match="other data or settings"):
         other.run(data)
-    assert other.run(data, overwrite=True).fields["dim"] == 2
+    assert other.run(data, overwrite=True)[0]["dim"] == 2
 
 
 def test_what_others_have_put_there_stays(data, tmp_path):

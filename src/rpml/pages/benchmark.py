@@ -28,8 +28,7 @@ from rpml.evaluation.published import RECALL_AT, published_rows
 from rpml.evaluation.registry import chosen_methods
 from rpml.io.checkpoint import Checkpoint, fingerprint
 from rpml.io.features import read_features
-from rpml.pages.figures import FigureOptions, draw_figures
-from rpml.pages.figures.draw import pictures_of
+from rpml.pages.figures import FigureOptions, draw_figures, pictures_of
 from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.digest import data_digest
 from rpml.runtime.environment import versions
@@ -81,14 +80,6 @@ class EndToEnd:
 
 
 @dataclass(frozen=True)
-class BenchmarkResult:
-    """The results of a benchmark as JSON values, and the cells of its table."""
-
-    fields: Json
-    lines: list[list[str]]
-
-
-@dataclass(frozen=True)
 class Benchmark:
     """Fit on the training classes of a dataset without labels and score the test classes.
 
@@ -120,7 +111,7 @@ class Benchmark:
     >>> from rpml.io.features import ReadOptions
     >>> from rpml.pages.benchmark import Benchmark
     >>> data = from_file("cub", "cub.npz", ReadOptions())  # doctest: +SKIP
-    >>> Benchmark("cub", "results").run(data).lines  # doctest: +SKIP
+    >>> fields, lines = Benchmark("cub", "results").run(data)  # doctest: +SKIP
     """
 
     dataset: str
@@ -199,8 +190,10 @@ class Benchmark:
         figures: bool = True,
         overwrite: bool = False,
         context: Context | None = None,
-    ) -> BenchmarkResult:
+    ) -> tuple[Json, list[list[str]]]:
         """Measure the methods; write results.json, results.md and the figures.
+
+        Returns the results as JSON values, and the cells of their table.
 
         Parameters
         ----------
@@ -222,7 +215,7 @@ class Benchmark:
 
     def _measure(
         self, data: Descriptors, figures: bool, overwrite: bool, context: Context
-    ) -> BenchmarkResult:
+    ) -> tuple[Json, list[list[str]]]:
         folder = Path(self.folder)
         digest = data_digest(data.X, data.train.astype("u1"))
         key = fingerprint(digest, self.settings())
@@ -247,7 +240,7 @@ class Benchmark:
             outputs.new(folder / TABLE).write_text(text, encoding="utf8")
             text = json.dumps(fields, indent=2, sort_keys=True, default=str) + "\n"
             outputs.new(folder / RESULTS).write_text(text, encoding="utf8")
-        return BenchmarkResult(fields, as_lines(rows, published, data.ks))
+        return fields, as_lines(rows, published, data.ks)
 
     def _check_earlier(self, key: str, overwrite: bool) -> None:
         """Raise InputError if there are results of other data or settings."""

@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.estimator import RPML
-from rpml.evaluation.metrics import clustering_scores, first_hit_rank, recall_at_k
+from rpml.evaluation.metrics import clustering_scores, first_hit_rank, ndcg_at_10, recall_at_k
 from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.protocol import named_recall
 from rpml.evaluation.registry import Transformer, chosen_methods
@@ -23,7 +23,7 @@ from rpml.io.datasets.descriptors import gradient_histograms, random_views
 from rpml.io.datasets.omniglot import Drawings, load_drawings
 from rpml.io.datasets.solutions import Solutions, load_solutions
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.pages.figures.plots import retrieval_figure
+from rpml.pages.plots import retrieval_figure
 from rpml.runtime.extras import MissingExtraError
 from rpml.runtime.files import locked, publish_tree, scratch_folder
 from rpml.runtime.outputs import check_folder
@@ -52,8 +52,8 @@ class DemoRow:
 
 
 @dataclass(frozen=True)
-class Findings:
-    """The results of a demonstration: the table, its verdict, a picture or examples as text.
+class DemoResult:
+    """The results of a demonstration: the table, its verdict, a picture or examples, its files.
 
     `ndcg` is nDCG@10 of queries of another kind than the rows, by method, in [0, 1].
     """
@@ -63,15 +63,9 @@ class Findings:
     picture: Path | None = None
     examples: str = ""
     ndcg: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DemoResult(Findings):
-    """The results of a demonstration and its files."""
-
-    table: Path
-    model: Path
-    seconds: float
+    table: Path = Path("table.json")
+    model: Path = Path("model.rpml")
+    seconds: float = 0.0
 
     def fields(self) -> dict[str, object]:
         """Return everything as JSON values."""
@@ -82,7 +76,7 @@ class DemoResult(Findings):
 
 
 def run(
-    demonstrate: Callable[[Path, int, Note], Findings],
+    demonstrate: Callable[[Path, int, Note], DemoResult],
     out_dir: Path | str,
     seed: int = 0,
     note: Note = logger.info,
@@ -99,10 +93,11 @@ def run(
     with locked(folder), scratch_folder() as scratch:
         started = time.perf_counter()
         found = demonstrate(Path(scratch), seed, note)
-        result = DemoResult(
-            **{**vars(found), "picture": found.picture and folder / found.picture.name},
-            table=folder / "table.json",
-            model=folder / "model.rpml",
+        result = replace(
+            found,
+            picture=found.picture and folder / found.picture.name,
+            table=folder / found.table,
+            model=folder / found.model,
             seconds=time.perf_counter() - started,
         )
         content = json.dumps(result.fields(), indent=2) + "\n"
@@ -200,7 +195,7 @@ WITH_TITLES = "RPML with queries"
 _CODE_QUERIES, _TITLE_QUERIES, _SHOWN = 4, 3, 5
 
 
-def demonstrate_code(folder: Path, seed: int, note: Note) -> Findings:
+def demonstrate_code(folder: Path, seed: int, note: Note) -> DemoResult:
     """Learn from solutions of some problems, find the solutions of others, also by their titles."""
     train, test = load_solutions()
     note(
@@ -226,7 +221,7 @@ def demonstrate_code(folder: Path, seed: int, note: Note) -> Findings:
         "same size."
     )
     examples = f"{_examples(embeddings, test, seed)}\n\n{found}"
-    return Findings(rows, verdict, examples=examples, ndcg=ndcg)
+    return DemoResult(rows, verdict, examples=examples, ndcg=ndcg)
 
 
 def _nearest(Z: NDArray[np.floating], k: int) -> NDArray[np.integer]:
@@ -293,26 +288,13 @@ def _searched(Z: Array, queries: Array, k: int) -> NDArray[np.intp]:
     return np.argsort(-scores, axis=1, kind="stable")[:, :k]
 
 
-def ndcg_at_10(
-    found: NDArray[np.generic], wanted: NDArray[np.generic], classes: NDArray[np.generic]
-) -> float:
-    """Return the mean nDCG@10 of queries, whose relevant rows are those of the wanted class.
-
-    `found` has the classes of the first ten rows of each query, `classes` those of all rows.
-    """
-    discounts = 1 / np.log2(np.arange(2, 12))
-    relevant = np.minimum((classes == wanted[:, None]).sum(axis=1), 10)
-    gains = (found == wanted[:, None]) @ discounts
-    return float(np.mean(gains / np.cumsum(discounts)[relevant - 1]))
-
-
 DRAWINGS_SIZE = 64
 WITH_VIEWS = "RPML with views"
 VIEWS = 2  # random views per drawing, passed as groups to WITH_VIEWS
 _QUERIES = 10
 
 
-def demonstrate_drawings(folder: Path, seed: int, note: Note) -> Findings:
+def demonstrate_drawings(folder: Path, seed: int, note: Note) -> DemoResult:
     """Learn from drawings, score on new alphabets, draw the results."""
     train, test = load_drawings()
     X, X_new = (gradient_histograms(part.images) for part in (train, test))
@@ -326,7 +308,7 @@ def demonstrate_drawings(folder: Path, seed: int, note: Note) -> Findings:
         f"{VIEWS} random views of each drawing reaches {100 * rows[-1].recall[1]:.1f}."
     )
     picture = _draw(folder / "neighbors.png", test, embeddings, rows, seed, note)
-    return Findings(rows, verdict, picture)
+    return DemoResult(rows, verdict, picture)
 
 
 def _methods(X: Array, images: NDArray[np.bool_], seed: int) -> Fits:

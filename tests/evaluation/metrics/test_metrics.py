@@ -16,6 +16,7 @@ from rpml.evaluation.metrics import (
     clustering_scores,
     first_hit_rank,
     kmeans,
+    ndcg_at_10,
     nmi_interval,
     normalized_mutual_information,
     pair_scores,
@@ -362,3 +363,13 @@ def test_the_interval_of_nmi_is_that_of_a_literal_bootstrap():
     assert (found.high - found.low) / 2 == pytest.approx(1.96 * spread, rel=0.2)
     alike = nmi_interval(np.zeros(9), np.zeros(9))
     assert (alike.value, alike.low, alike.high) == (1, 1, 1)
+
+
+def test_ndcg_counts_ranks_and_the_relevant_rows_there_are():
+    classes = np.repeat(["a", "b", "c"], [1, 2, 20])
+    found = np.array([["a", *"b" * 9], ["c", "b", "c", "b", *"c" * 6], ["c"] * 10])
+    second = (1 / np.log2(3) + 1 / np.log2(5)) / (1 + 1 / np.log2(3))
+    scores = [ndcg_at_10(found[[i]], np.array([wanted]), classes) for i, wanted in enumerate("abc")]
+    assert scores == pytest.approx([1, second, 1])
+    missed = ndcg_at_10(np.full((1, 10), "c"), np.array(["a"]), classes)
+    assert missed == 0

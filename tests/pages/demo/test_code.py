@@ -97,18 +97,6 @@ def test_titles_that_no_fit_has_seen_find_more_of_their_programs(result):
         assert after.strip().startswith(demo.WITH_TITLES)
 
 
-def test_ndcg_counts_ranks_and_the_relevant_rows_there_are():
-    classes = np.repeat(["a", "b", "c"], [1, 2, 20])
-    found = np.array([["a", *"b" * 9], ["c", "b", "c", "b", *"c" * 6], ["c"] * 10])
-    second = (1 / np.log2(3) + 1 / np.log2(5)) / (1 + 1 / np.log2(3))
-    scores = [
-        demo.ndcg_at_10(found[[i]], np.array([wanted]), classes) for i, wanted in enumerate("abc")
-    ]
-    assert scores == pytest.approx([1, second, 1])
-    missed = demo.ndcg_at_10(np.full((1, 10), "c"), np.array(["a"]), classes)
-    assert missed == 0
-
-
 def test_files_are_written_and_can_be_read(result):
     assert result.picture is None
     stored = json.loads(result.table.read_text(encoding="utf8"))

@@ -17,7 +17,7 @@ from rpml.io.datasets.descriptors import gradient_histograms, random_views
 from rpml.io.datasets.omniglot import TRAINING, Drawings, load_drawings
 from rpml.pages import demo
 from rpml.pages.demo import COMPARED, LEARNED, DemoRow, judge, run, text
-from rpml.pages.figures.plots import RIGHT, WRONG, retrieval_figure
+from rpml.pages.plots import RIGHT, WRONG, retrieval_figure
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rpml.pages.figures import FigureOptions, draw_figures, figure_names
-from rpml.pages.figures.draw import TILE, pictures_of
-from rpml.pages.figures.plots import PALETTE, RIGHT, WRONG
+from rpml.pages.figures import TILE, FigureOptions, draw_figures, figure_names, pictures_of
+from rpml.pages.plots import PALETTE, RIGHT, WRONG
 from rpml.runtime.errors import InputError
 
 
@@ -112,7 +111,7 @@ def test_the_figures_have_the_colors_of_the_pages() -> None:
 
 
 def test_names_of_classes_are_wrapped_before_they_are_cut() -> None:
-    from rpml.pages.figures.plots import _wrapped
+    from rpml.pages.plots import _wrapped
 
     assert _wrapped("001.Black_footed_Albatross", 10) == "001.Black_\nfooted_\nAlbatross"
     assert _wrapped("card", 10) == "card"

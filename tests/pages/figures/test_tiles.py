@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.pages.figures.draw import (
+from rpml.pages.figures import (
     choose_queries,
     grid_order,
     load_tiles,

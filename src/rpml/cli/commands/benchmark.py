@@ -89,5 +89,5 @@ def run(
         else:
             description = descriptor.job(backbone, workers)
             data = job.describe(root, description, incomplete, context)
-        result = job.run(data, figures, force, context)
-    console.result(result.fields, f"{text_table(result.lines)}\n\nwritten to {job.folder}")
+        fields, lines = job.run(data, figures, force, context)
+    console.result(fields, f"{text_table(lines)}\n\nwritten to {job.folder}")

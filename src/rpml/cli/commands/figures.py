@@ -47,8 +47,7 @@ def run(
     A map, retrieval examples and a grid of images.
     """
     from rpml.estimator.features import check_features
-    from rpml.pages.figures import FigureOptions, draw_figures, figure_names
-    from rpml.pages.figures.draw import pictures_of
+    from rpml.pages.figures import FigureOptions, draw_figures, figure_names, pictures_of
     from rpml.runtime.extras import require
     from rpml.runtime.outputs import check_apart, check_output
 

@@ -9,7 +9,7 @@ from rpml.evaluation.metrics.clustering import (
     pair_scores,
 )
 from rpml.evaluation.metrics.kmeans import KMeansResult, kmeans
-from rpml.evaluation.metrics.retrieval import first_hit_rank, recall_at_k
+from rpml.evaluation.metrics.retrieval import first_hit_rank, ndcg_at_10, recall_at_k
 
 __all__ = [
     "KMeansResult",
@@ -18,6 +18,7 @@ __all__ = [
     "first_hit_rank",
     "kmeans",
     "kmeans_labels",
+    "ndcg_at_10",
     "nmi_interval",
     "normalized_mutual_information",
     "pair_scores",

@@ -261,3 +261,16 @@ def count_other_classes(
             above += scores[i, j] >= high
         counts[i, 0] += possible
         counts[i, 1] += above
+
+
+def ndcg_at_10(
+    found: NDArray[np.generic], wanted: NDArray[np.generic], classes: NDArray[np.generic]
+) -> float:
+    """Return the mean nDCG@10 of queries, whose relevant rows are those of the wanted class.
+
+    `found` has the classes of the first ten rows of each query, `classes` those of all rows.
+    """
+    discounts = 1 / np.log2(np.arange(2, 12))
+    relevant = np.minimum((classes == wanted[:, None]).sum(axis=1), 10)
+    gains = (found == wanted[:, None]) @ discounts
+    return float(np.mean(gains / np.cumsum(discounts)[relevant - 1]))

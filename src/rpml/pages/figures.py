@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from rpml.io.features.labels import labeled_mask
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.pages.figures.plots import image_figure, map_figure, retrieval_figure
-from rpml.pages.layout import grid_side, linked_maps, snap_to_grid
+from rpml.pages.layout import grid_side, layout, linked_maps, snap_to_grid
+from rpml.pages.plots import image_figure, map_figure, retrieval_figure
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
 from rpml.runtime.files import atomic_outputs
@@ -75,35 +75,12 @@ def grid_order(
 ) -> tuple[NDArray[np.intp], int]:
     """Arrange up to `most` rows on a square grid so that near rows are adjacent.
 
-    A t-SNE map is snapped to the grid by linear assignment. Returns the rows, row by row from the
-    top left, and the side of the grid.
+    Their map is snapped to the grid by linear assignment. Returns the rows, row by row from the top
+    left, and the side of the grid.
     """
-    from sklearn.manifold import TSNE
-    from threadpoolctl import threadpool_limits
-
     side = grid_side(min(len(Z), most), int(most**0.5))
     chosen = np.sort(rng.choice(len(Z), side * side, replace=False))
-    points = np.asarray(Z[chosen], np.float32)
-    if len(chosen) < 4:
-        return chosen.astype(np.intp), side
-    size = min(50, points.shape[1], len(points) - 1)
-    points = _principal(points, size)
-    seed = int(rng.integers(2**31 - 1))
-    perplexity = min(30.0, (len(points) - 1) / 3)
-    tsne = TSNE(2, perplexity=perplexity, init="pca", random_state=seed)
-    # below a thousand rows its threads wait for each other longer than they work
-    with threadpool_limits(1 if len(points) < 1000 else None):
-        flat = tsne.fit_transform(points)
-    low, high = flat.min(axis=0), flat.max(axis=0)
-    order = snap_to_grid((flat - low) / np.where(high > low, high - low, 1), side)
-    return chosen[order].astype(np.intp), side
-
-
-def _principal(rows: NDArray[np.float32], size: int) -> NDArray[np.float32]:
-    """Project the rows on their strongest axes, as usual before t-SNE."""
-    centered = rows - rows.mean(axis=0)
-    _, _, axes = np.linalg.svd(centered, full_matrices=False)
-    return np.asarray(centered @ axes[:size].T, np.float32)
+    return chosen[snap_to_grid(layout(Z[chosen], rng), side)].astype(np.intp), side
 
 
 def quad_grid(tiles: Tiles, side: int) -> Tiles:
