@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from rpml.method.whitening import constants as const
 from rpml.method.whitening.classes import count_pairs, label_scatter, label_spread, with_labeled
-from rpml.method.whitening.discount import discount, known_rows, shared_after
 from rpml.method.whitening.evidence import neighbor_scatter
 from rpml.method.whitening.groups import (
     Groups,
@@ -34,6 +33,7 @@ from rpml.method.whitening.neighborhoods import (
     projected,
     whiten_by,
 )
+from rpml.method.whitening.nuisance_evidence import discount, known_rows, shared_after
 from rpml.method.whitening.pairs import pair_scatter, pairs_within, with_paired
 from rpml.method.whitening.scatter_choice import ScatterChoice
 from rpml.runtime.context import Context

@@ -60,6 +60,7 @@ PAIR_SHRINKAGES = (1 / 256, 1 / 64, 1 / 16, 1 / 4, 1.0, 4.0)  # chosen by held-o
 
 # Nuisance and queries: benchmarks/knowledge.py
 REMOVAL = 8.0  # times the variance a value explains that a direction loses
+CHECKED_ROWS = 2000  # whose nearest rows show how often a value is shared
 CROSS_HUB = 5  # nearest rows of a value whose mean similarity is subtracted
 CROSS_START = 0.3  # share of shrinkage in the space where pairs are found again
 CROSS_SHARES = (0.1, 0.2, 0.4, 0.6, 0.8)  # of shrinkage, strongest whitening first

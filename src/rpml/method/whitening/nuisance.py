@@ -19,15 +19,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.whitening.constants import (
-    CROSS_HUB,
-    CROSS_START,
-    CROSS_VALUE_ROWS,
-    MAX_CROSS_ROWS,
-    MAX_CROSS_VALUES,
-    PRIOR_PAIRS,
-    REMOVAL,
-)
+from rpml.method.whitening import constants as const
 from rpml.method.whitening.neighborhoods import whitening_map
 from rpml.runtime.blas import times, transposed_times
 from rpml.runtime.rows import Array, unit_rows
@@ -83,7 +75,7 @@ def removal(Y: Array, columns: tuple[NDArray[np.generic], ...]) -> tuple[Array, 
     within = np.square(times(rest, np.ascontiguousarray(axes.T, rest.dtype))).mean(axis=0)
     within = np.maximum(within.astype(np.float64), 1e-12)
     between = np.maximum(explained.astype(np.float64) ** 2 - noise * within, 0.0)
-    share = REMOVAL * between / (REMOVAL * between + within)
+    share = const.REMOVAL * between / (const.REMOVAL * between + within)
     return np.eye(Y.shape[1]) - (axes.T * share) @ axes, int((share > 0.5).sum())
 
 
@@ -114,11 +106,13 @@ def _explained(Y: Array, column: NDArray[np.generic]) -> tuple[Array, Array, flo
 def comparable_rows(values: Index, rng: np.random.Generator) -> Index:
     """Which rows to look for neighbors across values: a sample, of values with enough rows."""
     counts = np.bincount(values[values >= 0], minlength=1)
-    common = np.flatnonzero(counts >= CROSS_VALUE_ROWS)
-    if len(common) > MAX_CROSS_VALUES:  # of fewer values, so that each has rows to choose from
-        common = rng.choice(common, MAX_CROSS_VALUES, replace=False)
+    common = np.flatnonzero(counts >= const.CROSS_VALUE_ROWS)
+    if (
+        len(common) > const.MAX_CROSS_VALUES
+    ):  # of fewer values, so that each has rows to choose from
+        common = rng.choice(common, const.MAX_CROSS_VALUES, replace=False)
     rows = np.flatnonzero(np.isin(values, common))
-    return np.sort(rng.permutation(rows)[:MAX_CROSS_ROWS])
+    return np.sort(rng.permutation(rows)[: const.MAX_CROSS_ROWS])
 
 
 def cross_pairs(rows: Array, values: Index, k: int = 1) -> Index:
@@ -128,7 +122,9 @@ def cross_pairs(rows: Array, values: Index, k: int = 1) -> Index:
     bounds = np.searchsorted(names, np.arange(names.max() + 2))
     parts = [slice(*bound) for bound in pairwise(bounds)]
     similarity = times(rows, rows.T)
-    hub = np.stack([_mean_of_largest(similarity[:, part], CROSS_HUB) for part in parts], axis=1)
+    hub = np.stack(
+        [_mean_of_largest(similarity[:, part], const.CROSS_HUB) for part in parts], axis=1
+    )
     nearest = np.full((len(rows), len(parts), k), -1)
     for i, part in enumerate(parts):
         scores = 2 * similarity[:, part] - hub[part][:, names].T
@@ -197,12 +193,12 @@ def cross_scatter(
             break
         rest = Y[pairs[:, 0]] - Y[pairs[:, 1]]
         scatter = np.asarray(transposed_times(rest, rest), np.float64) / (2 * len(pairs))
-        weight = len(pairs) / (len(pairs) + PRIOR_PAIRS)
+        weight = len(pairs) / (len(pairs) + const.PRIOR_PAIRS)
         scaled = prior * (np.trace(scatter) / np.trace(prior))
         scatter = weight * scatter + (1 - weight) * scaled
         made = CrossScatter(scatter, spread)
         if not last:
-            seen = times(Y, made.map(CROSS_START, size).astype(Y.dtype))
+            seen = times(Y, made.map(const.CROSS_START, size).astype(Y.dtype))
     else:
         return made
     return CrossScatter(np.eye(q) * np.trace(spread) / q, spread)

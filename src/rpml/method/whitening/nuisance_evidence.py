@@ -14,29 +14,16 @@ Three questions, each on rows of which the values are known:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rpml.method.whitening.constants import (
-    CROSS_AGREES,
-    CROSS_CLEAR,
-    CROSS_EXCESS,
-    CROSS_HANDICAP,
-    CROSS_MANY,
-    CROSS_NEAR_BEST,
-    CROSS_SHARES,
-    CROSS_VALUE_ROWS,
-    FEW_QUERIES,
-    JUDGED_QUERIES,
-    JUDGED_REPEATS,
-    JUDGED_ROWS,
-    QUERY_PAIRS,
-    QUERY_SHARES,
-)
+from rpml.method.whitening import constants as const
+from rpml.method.whitening.classes import padded
+from rpml.method.whitening.linear_map import Preprocessing, Spectrum
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
+    Estimate,
     Mask,
     count_higher,
     cross_fitted_correlation,
@@ -46,12 +33,20 @@ from rpml.method.whitening.neighborhoods import (
     similarities,
     whitening_map,
 )
-from rpml.method.whitening.nuisance import Index, Nuisance, cross_pairs, cross_scatter, removal
-from rpml.method.whitening.scatter_choice import ScatterChoice
+from rpml.method.whitening.nuisance import (
+    CrossScatter,
+    Index,
+    Nuisance,
+    comparable_rows,
+    cross_pairs,
+    cross_scatter,
+    no_nuisance,
+    removal,
+    shrinkage_of,
+)
+from rpml.method.whitening.scatter_choice import NuisanceEvidence, ScatterChoice
 from rpml.runtime.blas import single_blas_thread, times
 from rpml.runtime.rows import Array
-
-CHECKED_ROWS = 2000
 
 
 @dataclass(frozen=True)
@@ -79,12 +74,12 @@ class KnownRows:
     @property
     def n_mutual(self) -> int:
         """How many rows of another value may be the same as a row."""
-        return QUERY_PAIRS if self.only_queries else 1
+        return const.QUERY_PAIRS if self.only_queries else 1
 
     @property
     def shares(self) -> tuple[float, ...]:
         """The shares of shrinkage that are tried."""
-        return QUERY_SHARES if self.only_queries else CROSS_SHARES
+        return const.QUERY_SHARES if self.only_queries else const.CROSS_SHARES
 
     def subset(self, rows: Index) -> KnownRows:
         return KnownRows(
@@ -98,35 +93,104 @@ class KnownRows:
         )
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What the evidence says."""
-
-    share: float | None
-    """Of shrinkage that the scatter gets; None: the knowledge is not used."""
-    gains: dict[float, float]
-    """Per share: the rank gain of mutual neighbors across values."""
-    reason: str
-
-
 @single_blas_thread()
-def judge(rows: KnownRows, n_pairs: int, rng: np.random.Generator) -> Verdict:
+def discount(
+    rows: KnownRows, source: str, spectrum: Spectrum, rng: np.random.Generator
+) -> tuple[tuple[Spectrum, Estimate, Array] | None, NuisanceEvidence]:
+    """Return what is left of the rows where the evidence supports it, else None, and the evidence.
+
+    That is the principal axes of the rows without what does not matter, the scatter that whitens
+    them, and by what axes are then ranked. `spectrum` is that of all rows.
+    """
+    found, chance = shared(rows.Y, rows.nuisance.values, rows.asks, rng)
+    before = NuisanceEvidence(source, False, "", 0, found, chance, found)
+    comparable = rows.subset(comparable_rows(rows.nuisance.values, rng))
+    if len(np.unique(comparable.nuisance.values)) < 2:
+        return None, replace(before, reason="fewer than two of its values have enough rows")
+    K, n_removed = removal(rows.Y, rows.nuisance.columns)
+    shortened = times(comparable.Y, K.astype(rows.Y.dtype))
+    n_pairs = len(cross_pairs(shortened, comparable.nuisance.values))
+    share, gains, reason = judge(comparable, n_pairs, rng)
+    if share is None:
+        return None, replace(before, reason=reason)
+    spectrum, made, size = _discounted(comparable, K, spectrum)
+    choice = ScatterChoice(
+        source=source,
+        shrinkage=shrinkage_of(share, made, size),
+        evidence={shrinkage_of(share, made, size): gain for share, gain in gains.items()},
+        reason=reason,
+        trains=False,
+    )
+    evidence = replace(before, used=True, reason=reason, n_removed=n_removed)
+    return (spectrum, (made.scatter, choice), made.ranking(share)), evidence
+
+
+def known_rows(
+    data: Coordinates, usual: Estimate, nuisance: Nuisance | None, queries: Array | None
+) -> KnownRows:
+    """Return the sampled rows, then the queries, in principal coordinates.
+
+    `usual` is the estimate of the fit without the knowledge; queries are in standard deviations.
+    """
+    deviations = data.deviations.astype(data.W.dtype)
+    Y, n = data.W * deviations, len(data.W)
+    values, asks = nuisance or no_nuisance(n), np.ones(n, bool)
+    if queries is not None:
+        Y = np.concatenate([Y, queries * deviations])
+        values = values.with_queries(len(queries))
+        # without a nuisance documents look for nothing
+        asks = np.append(np.full(n, nuisance is not None), np.ones(len(queries), bool))
+    spread, prior = np.diag(data.deviations**2), padded(data, *usual)
+    return KnownRows(Y, values, asks, spread, prior, usual[1], data.n_components)
+
+
+def _discounted(
+    rows: KnownRows, K: Array, spectrum: Spectrum
+) -> tuple[Spectrum, CrossScatter, int]:
+    """Return the principal axes of the shortened rows, their scatter across values and size."""
+    q = len(K)
+    variances, turn = np.linalg.eigh(K @ rows.spread @ K)
+    significant = np.flatnonzero(variances > variances[-1] * 1e-9)[::-1]
+    variances, turn = variances[significant], K @ turn[:, significant]
+    shortened = Spectrum(spectrum.mean, spectrum.axes[:, :q] @ turn, variances)
+    prior = turn.T @ rows.prior @ turn
+    Y = times(rows.Y, turn.astype(rows.Y.dtype))
+    size = min(rows.n_components, len(variances))
+    values = rows.nuisance.values
+    made = cross_scatter(Y, values, np.diag(variances), prior, size, rows.n_mutual)
+    return shortened, made, size
+
+
+def shared_after(
+    rows: KnownRows, spectrum: Spectrum, applied: Preprocessing, rng: np.random.Generator
+) -> float:
+    """Return how often a row's nearest row shares its value in the embedding."""
+    axes, matrix = spectrum.axes[:, : rows.Y.shape[1]], applied.matrix[:, : rows.n_components]
+    Y = times(rows.Y, (axes.T @ matrix).astype(rows.Y.dtype))
+    return shared(Y, rows.nuisance.values, rows.asks, rng)[0]
+
+
+def judge(
+    rows: KnownRows, n_pairs: int, rng: np.random.Generator
+) -> tuple[float | None, dict[float, float], str]:
     """Judge the knowledge by the rows of which it is known; `n_pairs` would make the map.
 
     The map is judged with half of the rows and of the axes. Where all make many pairs, they
-    support a stronger whitening than the best one for the few of that half.
+    support a stronger whitening than the best one for the few of that half. Returns the share of
+    shrinkage that the scatter gets, None if the knowledge is not used; the rank gain of mutual
+    neighbors across values per share; and the reason.
     """
     values = rows.nuisance.values
     found, chance = shared(rows.Y, values, rows.asks, rng)
     excess = (found - chance) / max(1e-9, 1 - chance)
-    if excess < CROSS_EXCESS:
-        return Verdict(None, {}, "that is hardly more than by chance: there is nothing to remove")
-    judged = rows.subset(rng.permutation(len(values))[:JUDGED_ROWS])
+    if excess < const.CROSS_EXCESS:
+        return None, {}, "that is hardly more than by chance: there is nothing to remove"
+    judged = rows.subset(rng.permutation(len(values))[: const.JUDGED_ROWS])
     views = list(_views(judged, rng))
-    if rows.only_queries and judged.asks.sum() < FEW_QUERIES:
+    if rows.only_queries and judged.asks.sum() < const.FEW_QUERIES:
         views += _views(judged, rng)
     if not sum(len(ranks) for ranks, _ in views):
-        return Verdict(None, {}, "too few rows of different values are each other's nearest")
+        return None, {}, "too few rows of different values are each other's nearest"
     ranks, asking = (np.concatenate(parts) for parts in zip(*views, strict=True))
     usual, pca, *known = ranks.mean(axis=0)
     best = int(np.argmin(known))
@@ -136,22 +200,22 @@ def judge(rows: KnownRows, n_pairs: int, rng: np.random.Generator) -> Verdict:
         queries, pairs = np.unique(asking, return_inverse=True, return_counts=True)[1:]
         fall, n_judged = np.bincount(queries, fall) / pairs, len(pairs)
     error = float(fall.std() / np.sqrt(n_judged))
-    needed = CROSS_CLEAR * error - CROSS_HANDICAP
+    needed = const.CROSS_CLEAR * error - const.CROSS_HANDICAP
     evidence = dict(zip(rows.shares, gains.tolist(), strict=True))
-    if -known[best] < CROSS_AGREES:
+    if -known[best] < const.CROSS_AGREES:
         what = "rows of different values that are each other's nearest have little in common"
-        return Verdict(None, evidence, f"{what}: it may be what matters")
+        return None, evidence, f"{what}: it may be what matters"
     measured = ranked(float(gains[best]), rows.only_queries)
     if gains[best] < needed:
         unsure = f"{measured}, and {_share(needed)} would be needed to be sure"
-        return Verdict(None, evidence, unsure)
+        return None, evidence, unsure
     if gains[best] < 0:
         measured += ", by a map that only half of the rows made"
-    many = n_pairs >= CROSS_MANY and not rows.only_queries
-    near = CROSS_NEAR_BEST if many else 1.0
+    many = n_pairs >= const.CROSS_MANY and not rows.only_queries
+    near = const.CROSS_NEAR_BEST if many else 1.0
     over_pca = pca - np.array(known)
     strongest = int((over_pca >= near * over_pca[best]).argmax())
-    return Verdict(rows.shares[strongest], evidence, measured)
+    return rows.shares[strongest], evidence, measured
 
 
 def ranked(gain: float, by_queries: bool) -> str:
@@ -169,7 +233,7 @@ def _share(gain: float) -> str:
 
 def shared(Y: Array, values: Index, asks: Mask, rng: np.random.Generator) -> tuple[float, float]:
     """Return how often a row's nearest row has its value, and how often a random one has."""
-    known = rng.permutation(np.flatnonzero(values >= 0))[:CHECKED_ROWS]
+    known = rng.permutation(np.flatnonzero(values >= 0))[: const.CHECKED_ROWS]
     names, asking = values[known], np.flatnonzero(asks[known])
     if len(asking) == 0:
         return 0.0, 0.0
@@ -186,10 +250,11 @@ def _views(rows: KnownRows, rng: np.random.Generator) -> Iterator[tuple[Array, I
     documents = np.flatnonzero(~rows.asks)
     for fold, tested in (folds, folds[::-1]):
         made = np.concatenate([documents, fold])
-        maps = _Maps(rows, made, neighborhood_scatter(rows, made, rng))
+        prior = neighborhood_scatter(rows, made, rng)
         for seen in (half, ~half):
-            if (learned := maps.on(seen)) is not None:
-                yield _ranks(rows, learned, seen, tested, rng)
+            if embeddings := _embeddings(rows, made, prior, seen):
+                pairs = _mutual(rows, made, ~seen, tested, rng)
+                yield _log_ranks(rows, embeddings, pairs), pairs[:, 0]
 
 
 def neighborhood_scatter(rows: KnownRows, made: Index, rng: np.random.Generator) -> Array:
@@ -199,98 +264,65 @@ def neighborhood_scatter(rows: KnownRows, made: Index, rng: np.random.Generator)
     deviations = np.sqrt(np.diag(rows.spread))
     W = rows.Y[made] / deviations.astype(rows.Y.dtype)
     data = Coordinates(W, deviations, rows.n_components)
-    return scatter_of(cross_fitted_correlation(data, JUDGED_REPEATS, rng), deviations)
+    return scatter_of(cross_fitted_correlation(data, const.JUDGED_REPEATS, rng), deviations)
 
 
-@dataclass(frozen=True)
-class _Maps:
-    """The maps that some of the rows make, with the knowledge and without."""
+def _embeddings(rows: KnownRows, made: Index, prior: Array, seen: Mask) -> list[Array]:
+    """Return the rows by the usual map, PCA and the map of each share, on one half of the axes.
 
-    rows: KnownRows
-    made: Index
-    prior: Array
-
-    def on(self, seen: Mask) -> _Learned | None:
-        """Return the rows by the maps on one half of the axes; None if pairs are too few."""
-        rows, half = self.rows, np.ix_(seen, seen)
-        frequent = _of_frequent_values(rows.nuisance.values, self.made)
-        values = rows.nuisance.values[frequent]
-        if len(np.unique(values)) < 2:
-            return None
-        size = max(1, min(rows.n_components, int(seen.sum()) // 2))
-        Y = np.compress(seen, rows.Y, axis=1)
-        K = removal(Y[self.made], rows.nuisance.subset(self.made).columns)[0]
-        spread, prior = rows.spread[half], self.prior[half]
-        shortened = times(Y, K.astype(Y.dtype))
-        scatters = K @ spread @ K, K @ prior @ K
-        learned = cross_scatter(shortened[frequent], values, *scatters, size, rows.n_mutual)
-        maps = [learned.map(share, size) for share in rows.shares]
-        usual = times(Y, self._usual(half, size).astype(Y.dtype))
-        embeddings = [times(shortened, A.astype(Y.dtype)) for A in maps]
-        return _Learned(Y[:, :size], usual, embeddings, self.made)
-
-    def _usual(self, half: tuple[NDArray[np.generic], ...], size: int) -> Array:
-        """Return the map of the fit without the knowledge."""
-        choice, scatter = self.rows.choice, self.prior[half]
-        if np.isfinite(choice.ridge):
-            added = choice.ridge * float(np.trace(self.prior))
-            return np.eye(len(scatter), size) @ rescaling_map(scatter[:size, :size], added)
-        spread, l = self.rows.spread[half], self.rows.n_components
-        return whitening_map(scatter, spread, choice.shrinkage, l)[:, :size]
-
-
-@dataclass(frozen=True)
-class _Learned:
-    """Rows by PCA, by the usual map and by those of all shares."""
-
-    plain: Array
-    usual: Array
-    embeddings: list[Array]
-    made: Index
-
-
-def _ranks(
-    rows: KnownRows, learned: _Learned, seen: Mask, tested: Index, rng: np.random.Generator
-) -> tuple[Array, Index]:
-    """Return (n_pairs, 2 + n_shares): log(1 + rank) by the usual map, PCA and each share.
-
-    Less its mean over random rows, so that negative values are better than chance. Also the row
-    that asked, per pair.
+    The rows `made` make these maps; if values have too few of them, there is none.
     """
-    Y, values = np.compress(~seen, rows.Y, axis=1), rows.nuisance.values
-    K = removal(Y[learned.made], rows.nuisance.subset(learned.made).columns)[0]
-    asked = np.zeros(len(Y), bool)
-    asked[tested] = True
-    pairs = _mutual(times(Y, K.astype(Y.dtype)), values, asked, rows.n_mutual, rng)
-    pool = np.flatnonzero(~rows.asks) if rows.only_queries else np.arange(len(Y))
-    by_map = [
-        log_ranks(seen_rows, pairs, pool)
-        for seen_rows in (learned.usual, learned.plain, *learned.embeddings)
-    ]
-    return np.stack(by_map, axis=1) - (np.log(len(pool)) - 1), pairs[:, 0]
+    known = made[rows.nuisance.values[made] >= 0]
+    counts = np.bincount(rows.nuisance.values[known], minlength=1)
+    frequent = known[counts[rows.nuisance.values[known]] >= const.CROSS_VALUE_ROWS]
+    values, half = rows.nuisance.values[frequent], np.ix_(seen, seen)
+    if len(np.unique(values)) < 2:
+        return []
+    size = max(1, min(rows.n_components, int(seen.sum()) // 2))
+    Y, spread, scatter = np.compress(seen, rows.Y, axis=1), rows.spread[half], prior[half]
+    K, shortened = _shortened(rows, made, Y)
+    scatters = K @ spread @ K, K @ scatter @ K
+    learned = cross_scatter(shortened[frequent], values, *scatters, size, rows.n_mutual)
+    if np.isfinite(rows.choice.ridge):
+        added = rows.choice.ridge * float(np.trace(prior))
+        usual: Array = np.eye(len(scatter), size) @ rescaling_map(scatter[:size, :size], added)
+    else:
+        shrinkage = rows.choice.shrinkage
+        usual = whitening_map(scatter, spread, shrinkage, rows.n_components)[:, :size]
+    maps = [learned.map(share, size) for share in rows.shares]
+    by_share = [times(shortened, A.astype(Y.dtype)) for A in maps]
+    return [times(Y, usual.astype(Y.dtype)), Y[:, :size], *by_share]
 
 
-def _of_frequent_values(values: Index, rows: Index) -> Index:
-    """Return those of the rows whose value has enough of them."""
-    known = rows[values[rows] >= 0]
-    counts = np.bincount(values[known], minlength=1)
-    return known[counts[values[known]] >= CROSS_VALUE_ROWS]
+def _shortened(rows: KnownRows, made: Index, Y: Array) -> tuple[Array, Array]:
+    """Return the removal that the rows `made` give on some of the axes, and the rows after it."""
+    K = removal(Y[made], rows.nuisance.subset(made).columns)[0]
+    return K, times(Y, K.astype(Y.dtype))
 
 
-def _mutual(Y: Array, values: Index, asked: Mask, k: int, rng: np.random.Generator) -> Index:
-    """Return (m, 2) mutual neighbors across values, the first of them asked."""
-    known = np.flatnonzero(values >= 0)
-    pairs = known[cross_pairs(Y[known], values[known], k)]
+def _mutual(
+    rows: KnownRows, made: Index, seen: Mask, tested: Index, rng: np.random.Generator
+) -> Index:
+    """Return (m, 2) mutual neighbors across values on half of the axes, the first ones tested."""
+    Y = _shortened(rows, made, np.compress(seen, rows.Y, axis=1))[1]
+    known = np.flatnonzero(rows.nuisance.values >= 0)
+    pairs = known[cross_pairs(Y[known], rows.nuisance.values[known], rows.n_mutual)]
     both = np.concatenate([pairs, pairs[:, ::-1]])
-    return rng.permutation(both[asked[both[:, 0]]])[: 2 * JUDGED_QUERIES]
+    asked = np.isin(both[:, 0], tested)
+    return rng.permutation(both[asked])[: 2 * const.JUDGED_QUERIES]
 
 
-def log_ranks(Y: Array, pairs: Index, pool: Index) -> Array:
-    """Return log(1 + rank) of the second row of each pair among the pool, by the first."""
+def _log_ranks(rows: KnownRows, embeddings: list[Array], pairs: Index) -> Array:
+    """Return (n_pairs, n_embeddings): log(1 + rank) of the second row of each pair by the first.
+
+    Among the documents, or all rows; less its mean over random rows, so that negative values are
+    better than chance.
+    """
+    pool = ~rows.asks if rows.only_queries else np.ones(len(rows.asks), bool)
     queries, at = np.unique(pairs[:, 0], return_inverse=True)
-    similarity = similarities(Y, queries)
-    if len(pool) < len(Y):
-        outside = np.ones(len(Y), bool)
-        outside[pool] = False
-        similarity[:, outside] = -2
-    return np.asarray(np.log1p(count_higher(similarity[at], pairs[:, 1:])[:, 0]))
+    ranks = []
+    for Y in embeddings:
+        similarity = similarities(Y, queries)
+        similarity[:, ~pool] = -2
+        ranks.append(count_higher(similarity[at], pairs[:, 1:])[:, 0])
+    return np.asarray(np.log1p(np.stack(ranks, axis=1)) - (np.log(pool.sum()) - 1))
