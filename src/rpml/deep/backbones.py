@@ -83,12 +83,8 @@ def open_network(source: str | Path | nn.Module, train_from: str | None = None) 
         blocks, convention = _lite0()
     else:
         blocks, convention = load_googlenet(source), find_convention(Path(source))
-    return split(blocks, train_from, convention)
-
-
-def split(blocks: nn.Sequential, train_from: str | None, convention: Convention) -> Network:
-    """Split a sequence of named blocks before `train_from`, by default before the last two."""
-    names = list(dict(blocks.named_children()))
+    children = list(blocks.named_children())
+    names = [name for name, _ in children]
     train_from = {None: names[-2:][0], ALL: names[0]}.get(train_from, train_from)
     if train_from not in names:
         raise InputError(
@@ -96,7 +92,6 @@ def split(blocks: nn.Sequential, train_from: str | None, convention: Convention)
             f"{', '.join([ALL, *names])}"
         )
     first = names.index(train_from)
-    children = list(blocks.named_children())
     trunk = nn.Sequential(OrderedDict(children[:first])).eval().requires_grad_(False)
     return Network(trunk, nn.Sequential(OrderedDict(children[first:])).eval(), convention)
 

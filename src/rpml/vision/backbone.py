@@ -46,8 +46,9 @@ class Convention:
     """Smallest side that the network accepts (its stride)."""
 
     def __post_init__(self) -> None:
-        _one_of("color", self.color, ("RGB", "BGR"))
-        _one_of("layout", self.layout, ("NCHW", "NHWC"))
+        for name, allowed in (("color", ("RGB", "BGR")), ("layout", ("NCHW", "NHWC"))):
+            if (value := getattr(self, name)) not in allowed:
+                raise InputError(f"{name} must be {' or '.join(allowed)}, got {value!r}")
         for name in ("mean", "std"):
             value = getattr(self, name)
             if len(value) != 3 or not all(isinstance(v, int | float) for v in value):
@@ -64,11 +65,6 @@ class Convention:
             x = np.subtract(x, self.mean, dtype=np.float32)
             x = np.divide(x, self.std, dtype=np.float32)
         return np.ascontiguousarray(x.transpose(0, 3, 1, 2) if self.layout == "NCHW" else x)
-
-
-def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise InputError(f"{name} must be {' or '.join(allowed)}, got {value!r}")
 
 
 def read_convention(path: Path, network: Path | None = None) -> Convention:
