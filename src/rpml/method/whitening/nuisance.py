@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from rpml.method.whitening import constants as const
 from rpml.method.whitening.neighborhoods import whitening_map
 from rpml.runtime.blas import times, transposed_times
-from rpml.runtime.rows import Array, unit_rows
+from rpml.runtime.rows import Array, top_columns, unit_rows
 
 Index = NDArray[np.intp]
 
@@ -107,9 +107,7 @@ def comparable_rows(values: Index, rng: np.random.Generator) -> Index:
     """Which rows to look for neighbors across values: a sample, of values with enough rows."""
     counts = np.bincount(values[values >= 0], minlength=1)
     common = np.flatnonzero(counts >= const.CROSS_VALUE_ROWS)
-    if (
-        len(common) > const.MAX_CROSS_VALUES
-    ):  # of fewer values, so that each has rows to choose from
+    if len(common) > const.MAX_CROSS_VALUES:  # so that each value has rows to choose from
         common = rng.choice(common, const.MAX_CROSS_VALUES, replace=False)
     rows = np.flatnonzero(np.isin(values, common))
     return np.sort(rng.permutation(rows)[: const.MAX_CROSS_ROWS])
@@ -128,7 +126,7 @@ def cross_pairs(rows: Array, values: Index, k: int = 1) -> Index:
     nearest = np.full((len(rows), len(parts), k), -1)
     for i, part in enumerate(parts):
         scores = 2 * similarity[:, part] - hub[part][:, names].T
-        found = top_columns(scores, k)
+        found = scores.argmax(axis=1)[:, None] if k == 1 else top_columns(scores, k)
         nearest[:, i, : found.shape[1]] = part.start + found
     first = np.repeat(np.arange(len(rows)), len(parts) * k)
     second = nearest.ravel()
@@ -136,14 +134,6 @@ def cross_pairs(rows: Array, values: Index, k: int = 1) -> Index:
     first, second = first[mutual], second[mutual]
     mutual = (nearest[second, names[first]] == first[:, None]).any(axis=1)
     return np.asarray(order[np.stack([first[mutual], second[mutual]], axis=1)])
-
-
-def top_columns(scores: Array, k: int) -> Index:
-    """Return the k columns of the largest score of each row, or all, in any order."""
-    if k == 1:
-        return np.asarray(scores.argmax(axis=1)[:, None])
-    k = min(k, scores.shape[1])
-    return np.asarray(np.argpartition(-scores, k - 1, axis=1)[:, :k])
 
 
 def _mean_of_largest(scores: Array, k: int) -> Array:
