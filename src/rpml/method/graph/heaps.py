@@ -36,19 +36,23 @@ def nearest_rows(
     itself. `half` is subtracted from the products: with half of the squared norms of the rows, the
     best are the nearest by Euclidean distance.
     """
-    half = np.zeros(len(rows), queries.dtype) if half is None else half
     heaps = empty_heaps(len(queries), min(k, len(rows) - (own is not None)), queries.dtype)
+    if k == 1 and own is None and len(rows) <= 4 * _BLOCK:  # a heap would be slower
+        columns = np.ascontiguousarray(rows.T)
+        for a in slices(len(queries), _BLOCK):
+            scores = times(queries[a], columns)
+            if half is not None:
+                scores -= half
+            heaps[1][a, 0] = scores.argmax(axis=1)
+            heaps[0][a] = np.take_along_axis(scores, heaps[1][a], axis=1)
+        return heaps[0], heaps[1].astype(np.intp)
+    half = np.zeros(len(rows), queries.dtype) if half is None else half
     names = np.arange(len(rows), dtype=np.int32)
     skipped = np.full(len(queries), -1, np.int32) if own is None else names[own]
     for a in slices(len(queries), _BLOCK):
-        part = heaps[0][a], heaps[1][a]
-        if k == 1 and own is None and len(rows) <= 4 * _BLOCK:  # a heap would be slower
-            scores = times(queries[a], rows.T) - half
-            part[1][:, 0] = scores.argmax(axis=1)
-            part[0][:] = np.take_along_axis(scores, part[1], axis=1)
-            continue
         for b in slices(len(rows), _BLOCK):
-            push_scores(times(queries[a], rows[b].T), half[b], skipped[a], names[b], part)
+            scores = times(queries[a], rows[b].T)
+            push_scores(scores, half[b], skipped[a], names[b], (heaps[0][a], heaps[1][a]))
     sort_heaps(heaps)
     return heaps[0], heaps[1].astype(np.intp)
 
