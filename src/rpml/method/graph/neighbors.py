@@ -133,28 +133,16 @@ def _finish(rows: SearchCorpus, heaps: Heaps, recall: float, method: str) -> Nei
     doubtful = np.flatnonzero(error > _RELATIVE_ERROR * np.square(distances[:, -1], dtype=float))
     if doubtful.size and method == "exact":
         logger.info("%d of %d rows searched again in double precision", doubtful.size, n)
-        _search_again(rows, doubtful, idx, distances)
+        # more than k by float64 products, then their distances from differences: for two tight
+        # groups far apart even these products are inexact
+        k = idx.shape[1]
+        scores, near = search_rows(rows, doubtful, min(k + _SPARE, n - 1))
+        squares = rows.squares(doubtful, scores)
+        refine(rows, squares, near, doubtful)
+        idx[doubtful], distances[doubtful] = near[:, :k], np.sqrt(squares[:, :k])
     if rows.unit != 1.0:
         distances *= np.float32(rows.unit)
     return Neighbors(idx, distances, rows.metric, recall, method)
-
-
-def _search_again(
-    rows: SearchCorpus,
-    which: NDArray[np.intp],
-    idx: NDArray[np.int32],
-    distances: NDArray[np.float32],
-) -> None:
-    """Search the given rows with float64 products; write the result to idx and distances.
-
-    More than k are found and their distances computed from differences, since for two tight groups
-    far apart even these products are inexact.
-    """
-    k = idx.shape[1]
-    scores, near = search_rows(rows, which, min(k + _SPARE, rows.count - 1))
-    squares = rows.squares(which, scores)
-    refine(rows, squares, near, which)
-    idx[which], distances[which] = near[:, :k], np.sqrt(squares[:, :k])
 
 
 def refine(
