@@ -23,10 +23,13 @@ from rpml.io.datasets.descriptors import gradient_histograms  # noqa: E402
 from rpml.io.datasets.omniglot import Drawings, load_drawings  # noqa: E402
 from rpml.pages.explorer.app import make_app  # noqa: E402
 from rpml.pages.explorer.catalog import make_catalog, start_work  # noqa: E402
-from rpml.pages.items import Items, make_items  # noqa: E402
+from rpml.pages.items import (  # noqa: E402
+    Items,
+    Pictures,
+    make_items,
+)
 from rpml.pages.report.measurements import Source, measure  # noqa: E402
 from rpml.pages.report.page import build_report  # noqa: E402
-from rpml.pages.thumbnails import Pictures  # noqa: E402
 from tests.pages.browser.chrome import Chrome, start_driver  # noqa: E402
 from tests.pages.explorer.client import running  # noqa: E402
 

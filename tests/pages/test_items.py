@@ -8,9 +8,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rpml.pages.items import Items, make_items, read_ids, read_texts
+from rpml.pages.items import (
+    SIDES,
+    Items,
+    Pictures,
+    fitting_side,
+    make_items,
+    read_ids,
+    read_texts,
+    thumbnail,
+)
 from rpml.pages.report.section import Gallery
-from rpml.pages.thumbnails import SIDES, Pictures, fitting_side, thumbnail
 from rpml.runtime.errors import InputError
 
 

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from rpml.estimator import RPML
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.pages.items import Items, clusters_of
+from rpml.pages.items import SIDES, Items, clusters_of, thumbnail
 from rpml.pages.layout import linked_maps
-from rpml.pages.thumbnails import SIDES, thumbnail
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
 from rpml.runtime.files import atomic_output

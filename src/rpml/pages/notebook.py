@@ -156,7 +156,7 @@ def explore(
     require("uvicorn", "explore", "rpml.explore")
     from rpml.pages.explorer.app import address, make_app, open_socket, start
     from rpml.pages.explorer.catalog import make_catalog, start_work
-    from rpml.pages.thumbnails import Pictures
+    from rpml.pages.items import Pictures
 
     check_is_fitted(model)
     rows = check_rows(model, X, reset=False)

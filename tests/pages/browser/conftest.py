@@ -7,10 +7,9 @@ import pytest
 
 from rpml.pages.explorer.app import make_app
 from rpml.pages.explorer.catalog import Catalog
-from rpml.pages.items import make_items
+from rpml.pages.items import Pictures, make_items
 from rpml.pages.report.measurements import Source, measure
 from rpml.pages.report.page import build_report
-from rpml.pages.thumbnails import Pictures
 from tests.drawings import HOSTILE, Sample
 from tests.pages.browser.chrome import Chrome, fetch_axe, start_driver
 from tests.pages.explorer.client import running

@@ -9,7 +9,7 @@ import pytest
 
 from rpml.pages.explorer.app import make_app
 from rpml.pages.explorer.catalog import Catalog, make_catalog, start_work
-from rpml.pages.thumbnails import Pictures
+from rpml.pages.items import Pictures
 from tests.drawings import Sample
 from tests.pages.browser.chrome import Chrome
 from tests.pages.browser.test_explorer import look

@@ -11,8 +11,7 @@ import pytest
 from rpml.pages.explorer.app import make_app
 from rpml.pages.explorer.catalog import make_catalog, start_work
 from rpml.pages.explorer.labeling import LabelStore, Learner
-from rpml.pages.items import make_items
-from rpml.pages.thumbnails import Pictures
+from rpml.pages.items import Pictures, make_items
 from tests.drawings import Sample
 from tests.pages.browser.chrome import Chrome
 from tests.pages.browser.test_explorer import HITS, look

@@ -7,7 +7,7 @@ import pytest
 
 from rpml.pages.explorer.app import make_app
 from rpml.pages.explorer.catalog import Catalog
-from rpml.pages.thumbnails import Pictures
+from rpml.pages.items import Pictures
 from tests.drawings import Sample
 from tests.pages.explorer.client import Client, running
 

@@ -15,8 +15,7 @@ from PIL import Image
 
 from rpml.pages.explorer.app import address, allowed_hosts, make_app, open_socket, warning
 from rpml.pages.explorer.catalog import Catalog, make_catalog
-from rpml.pages.items import make_items
-from rpml.pages.thumbnails import Pictures
+from rpml.pages.items import Pictures, make_items
 from rpml.runtime.errors import InputError
 from tests.drawings import Sample
 from tests.pages.explorer.client import SERVER_THREAD, Client, running

@@ -77,7 +77,7 @@ def run(
     from rpml.pages.explorer.catalog import MIN_ROWS, make_catalog, start_work
     from rpml.pages.explorer.index import ExactIndex
     from rpml.pages.explorer.labeling import LabelStore, Learner, check_labels_file
-    from rpml.pages.thumbnails import Pictures
+    from rpml.pages.items import Pictures
 
     if save_labels is not None:
         read = [*models, features, metadata, rows.ids, rows.texts, backbone, whitening]

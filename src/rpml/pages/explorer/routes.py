@@ -22,7 +22,7 @@ from rpml.pages.explorer.uploads import (
     parse_vector,
     upload_picture,
 )
-from rpml.pages.thumbnails import Pictures, Thumbnail
+from rpml.pages.items import Pictures, Thumbnail
 from rpml.runtime.context import Json
 from rpml.runtime.rows import Array
 from rpml.runtime.threads import thread_count

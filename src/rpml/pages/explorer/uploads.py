@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rpml.io.features.numpy_files import read_npy_header
 from rpml.method.whitening.linear_map import Preprocessing
-from rpml.pages.thumbnails import Thumbnail, thumbnail
+from rpml.pages.items import Thumbnail, thumbnail
 from rpml.runtime.errors import InputError
 from rpml.runtime.files import scratch_folder
 from rpml.runtime.rows import Array

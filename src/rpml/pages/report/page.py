@@ -7,12 +7,11 @@ from importlib.resources import files
 from types import ModuleType
 
 from rpml.pages import assets
-from rpml.pages.items import Category, encode_category
+from rpml.pages.items import Category, Thumbnail, encode_category
 from rpml.pages.layout import quantized
 from rpml.pages.report.measurements import N_STAGES, Listener, Measurements
 from rpml.pages.report.sections import SECTIONS
 from rpml.pages.report.verdict import judge
-from rpml.pages.thumbnails import Thumbnail
 from rpml.runtime.context import Progress
 from rpml.runtime.extras import require
 from rpml.runtime.wording import counted

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from rpml.pages.items import Items
-from rpml.pages.thumbnails import Thumbnail, fitting_side, thumbnail
+from rpml.pages.items import Items, Thumbnail, fitting_side, thumbnail
 
 if TYPE_CHECKING:
     from rpml.pages.report.measurements import Measurements
