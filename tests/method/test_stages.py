@@ -282,10 +282,9 @@ def test_triplets_of_given_classes_and_comparisons_have_weight_1():
     given = FitInputs(no_groups(len(X)), gather(known, len(X), comparisons=[[1, 9, 2]]))
     labels = np.where(known >= 0, known, 100 + y)
     for weight in ("concat", "bilinear"):
-        settings = RPML(4, weight=weight)._settings()
+        settings = RPML(4, weight=weight, weight_ridge=None)._settings()
         problem = Stages(settings, Context()).objective(X, None, labels, given)
         theta = 50 * np.ones(20) if weight == "concat" else 5 * np.ones((10, 4))
-        problem.weight_ridge = None
         problem.move_to(np.eye(10, 4), theta)
         certain = (known[problem.triplets] >= 0).all(axis=1)
         certain |= (problem.triplets == [1, 9, 2]).all(axis=1)
