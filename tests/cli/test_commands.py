@@ -211,7 +211,7 @@ def test_inspect_model(rpml, shared, tmp_path):
     assert "exemplar_vectors" in rpml("inspect", shared / "model.rpml").stdout
     shown = rpml("inspect", shared / "model.rpml").stdout
     assert "outcome: " in shown
-    assert "n_neighbors=10, " in shown
+    assert "n_neighbors=10," in shown
     assert "None" not in shown.split("settings:")[0]
     assert max(map(len, shown.splitlines())) <= 100 + len(str(shared))
     fitted = rpml.json("fit", shared / "x.npy", "-o", tmp_path / "m.rpml", "--dim", 4)

@@ -1,17 +1,22 @@
-"""Terminal output: results on standard output, everything else on standard error."""
+"""The options of every command: --config run.toml, and the output on the terminal.
+
+Results go to standard output, everything else to standard error. The command line takes precedence
+over the file of --config.
+"""
 
 import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 import typer
 
 from rpml.cli import options as opt
-from rpml.cli.config import load_config
 from rpml.cli.progress import BarReporter, LineReporter, Reporter
-from rpml.runtime.wording import text_table
+from rpml.runtime.errors import InputError
+from rpml.runtime.wording import reason_of, text_table
 
 _CONTROL = re.compile(
     r"\x1b(?!\[[\d;]*m)"  # escape sequences other than colors
@@ -25,8 +30,79 @@ def say(text: str, err: bool = False) -> None:
     typer.echo(escaped, err=err)
 
 
+_NOT_IN_FILES = {"config", "help"}
 SHOWN: list[str] = []
 """The warnings of this run."""
+
+
+def load_config(context: typer.Context, value: str | None) -> str | None:
+    """Typer callback: use the file's values as the defaults of the command's options."""
+    if value is None or context.resilient_parsing:
+        return value
+    settings = settings_of(read_config(value), context)
+    context.default_map = {"json_output": settings.get("json") is True}  # how errors are printed
+    context.default_map = options_of(settings, context, value)
+    return value
+
+
+def read_config(path: str) -> dict[str, object]:
+    """Read a TOML file; InputError if that fails."""
+    from rpml.runtime.schema import read_toml
+
+    try:
+        return read_toml(Path(path))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {reason_of(error)}") from error
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(f"{path} is not TOML: {error}") from error
+
+
+def settings_of(document: dict[str, object], context: typer.Context) -> dict[str, object]:
+    """Return the settings of this command: those at the top and those in its own table."""
+    tables = set(getattr(context.parent and context.parent.command, "commands", {}))
+    plain = {k: v for k, v in document.items() if k not in tables or not isinstance(v, dict)}
+    own = document.get(str(context.info_name), {})
+    return {**plain, **(own if isinstance(own, dict) else {})}
+
+
+def options_of(settings: dict[str, object], context: typer.Context, path: str) -> dict[str, object]:
+    """Return the settings by parameter name, checked as on the command line."""
+    names = _names(context)
+    parameters = {parameter.name: parameter for parameter in context.command.params}
+    values = {}
+    for key, value in settings.items():
+        name = names.get(key.replace("_", "-"))
+        if name is None:
+            hint = opt.did_you_mean(key, names)
+            raise InputError(f"{path}: {context.info_name} has no option {key!r}{hint}")
+        values[name] = _as_option(value)
+        try:
+            parameters[name].process_value(context, values[name])
+        except typer.BadParameter as error:
+            raise InputError(f"{path}: {error.format_message()}") from error
+    return values
+
+
+def _names(context: typer.Context) -> dict[str, str]:
+    """Map long option names and argument names to parameter names."""
+    names: dict[str, str] = {}
+    for parameter in context.command.params:
+        if parameter.name is None or parameter.name in _NOT_IN_FILES:
+            continue
+        names[parameter.name.replace("_", "-")] = parameter.name
+        for option in (*parameter.opts, *parameter.secondary_opts):
+            if option.startswith("--") and option.removeprefix("--") not in _NOT_IN_FILES:
+                names[option.removeprefix("--")] = parameter.name
+    return names
+
+
+def _as_option(value: object) -> object:
+    """Convert a table to NAME=VALUE pairs, as --set takes them."""
+    if not isinstance(value, dict):
+        return value
+    return [f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in value.items()]
 
 
 @opt.option_group

@@ -105,3 +105,9 @@ def test_an_index_and_its_model_share_a_fingerprint(rpml, shared, vectors, index
     assert len(set(found)) == 1
     rpml("fit", shared / "x.npy", "-o", tmp_path / "other.rpml", "--dim", 4, "--set", "whiten=0.5")
     assert rpml.json("inspect", tmp_path / "other.rpml")["fingerprint"] != found[0]
+
+
+@pytest.mark.parametrize("option", ["--codes", "--rescore"])
+def test_unknown_codes_name_their_option(rpml, shared, tmp_path, option):
+    line = ["index", shared / "model.rpml", shared / "x.npy", "-o", tmp_path / "a.index"]
+    assert f"{option} int3: choose from int8, " in rpml.refused(*line, option, "int3")

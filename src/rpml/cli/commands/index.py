@@ -3,7 +3,7 @@
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
-from rpml.cli.options.reading import ReadingOptions, load_model
+from rpml.cli.options.reading import ReadingOptions, check_codes, load_model
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -43,6 +43,9 @@ def run(
     from rpml.search.index import LOW_RECALL
 
     check_model_output(output, force, [model, features], ".index")
+    for option, name in (("--codes", codes), ("--rescore", rescore)):
+        if name is not None:
+            check_codes(option, name)
     fitted = load_model(model, dim)
     source = reading.open(features)
     names = getattr(fitted, "feature_names_in_", None)

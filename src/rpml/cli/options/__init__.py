@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass
+from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform, get_type_hints
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform, get_type_hi
 import typer
 from typer.models import OptionInfo
 
-from rpml.cli.config import did_you_mean
 from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -181,6 +181,12 @@ def parse_settings(
             raise InputError(f"--set {pair}: {option_of(name)} sets the same, leave one out")
         settings[name] = _value(text.strip())
     return settings
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return the end of an error message that suggests a similar name, if there is one."""
+    close = get_close_matches(name, list(names), n=1)
+    return f", did you mean {close[0]!r}?" if close else ""
 
 
 def option_of(setting: str) -> str:

@@ -113,6 +113,14 @@ def check_table(output: str, force: bool, json_output: bool, inputs: Iterable[st
     check_table_output(output, force, inputs)
 
 
+def check_codes(option: str, name: str) -> None:
+    """Raise InputError if there is no such code."""
+    from rpml.method.codes import CODES
+
+    if name not in CODES:
+        raise InputError(f"{option} {name}: choose from {', '.join(CODES)}")
+
+
 def check_text_table(output: str, force: bool, inputs: Iterable[str | None]) -> None:
     """Raise InputError, before any work, if a table of results cannot be written."""
     from rpml.runtime.outputs import check_output
