@@ -21,8 +21,7 @@ from rpml.runtime.rows import BLOCK_BYTES, slices
 from rpml.runtime.schema import ArraySpec, Number, Schema
 from rpml.runtime.validation import as_matrix
 from rpml.runtime.wording import counted
-from rpml.search.recall import RecallProbe
-from rpml.search.scan import MIN_CHUNK, CodeScan
+from rpml.search.scan import MIN_CHUNK, CodeScan, RecallProbe
 
 FORMAT_VERSION = 2  # 1: sign bits and int8 codes
 OVERSAMPLE = 4

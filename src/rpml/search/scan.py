@@ -1,4 +1,7 @@
-"""The best rows of float queries by their codes: table look-up above a threshold."""
+"""The best rows of float queries by their codes: table look-up above a threshold.
+
+And how many of the best by the float embedding are among them, measured while rows are added.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -8,12 +11,14 @@ from numpy.typing import NDArray
 from rpml.method.codes import Codec, Codes
 from rpml.runtime.blas import times
 from rpml.runtime.compiled import VECTORIZED, compiled
-from rpml.runtime.rows import top_k
+from rpml.runtime.rows import top_columns, top_k
 from rpml.runtime.threads import run_chunks
 
 MIN_CHUNK = 131_072  # rows at a time
 SAMPLE = 16_384  # rows that bound the best scores from below
 WORD = 8  # bytes
+PROBES = 100  # queries of the recall that an index measures
+NEAREST = 10
 Floats = NDArray[np.float32]
 Rows = NDArray[np.intp]
 Candidates = Callable[[slice], Iterator[tuple[Floats, Rows]]]
@@ -119,3 +124,43 @@ class CodeScan:
             return ((s[rows], rows) for s in times(queries, self.codec.decode(self.codes[part]).T))
 
         return scored
+
+
+class RecallProbe:
+    """Some of the first rows as queries, with their nearest rows by the float embedding so far."""
+
+    def __init__(self) -> None:
+        self.queries: Floats = np.empty((0, 0), np.float32)
+        self._own = np.empty(0, np.intp)
+        self._scores: Floats = np.empty((0, 0), np.float32)
+        self._rows = np.empty((0, 0), np.intp)
+
+    def see(self, Y: Floats, first: int) -> None:
+        """Compare the queries with a batch of embedded rows, whose first row has this number."""
+        if not len(Y):
+            return
+        if not len(self.queries):
+            self._own = np.unique(np.linspace(0, len(Y) - 1, PROBES).astype(np.intp)) + first
+            self.queries = Y[self._own - first]
+            self._scores = np.empty((len(self._own), 0), np.float32)
+            self._rows = np.empty((len(self._own), 0), np.intp)
+        scores = times(self.queries, Y.T)
+        mine = (self._own >= first) & (self._own < first + len(Y))
+        scores[np.flatnonzero(mine), self._own[mine] - first] = -np.inf
+        best = top_columns(scores, NEAREST)
+        self._scores = np.hstack([self._scores, np.take_along_axis(scores, best, axis=1)])
+        self._rows = np.hstack([self._rows, best + first])
+        best = top_columns(self._scores, NEAREST)
+        self._scores = np.take_along_axis(self._scores, best, axis=1)
+        self._rows = np.take_along_axis(self._rows, best, axis=1)
+
+    def recall(self, found: NDArray[np.intp], k: int) -> float:
+        """Return the share of the k nearest rows among `found`, without the query itself.
+
+        `found` has k + 1 rows per query, best first.
+        """
+        shares = []
+        for own, rows, nearest in zip(self._own, found, self._rows, strict=True):
+            others = rows[rows != own][:k]
+            shares.append(np.isin(nearest[:k], others).mean())
+        return float(np.mean(shares))
