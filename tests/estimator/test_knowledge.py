@@ -10,6 +10,7 @@ import pytest
 from rpml import RPML
 from rpml.estimator.description import decisions
 from rpml.estimator.knowledge import as_nuisance
+from rpml.io.datasets.solutions import load_solutions
 from tests.languages import recalls, translations
 
 NAMES = np.array(["de", "en", "fr", "tr"])
@@ -126,6 +127,17 @@ def test_twenty_queries_can_be_enough():
     scores = [m.transform(queries[200:]) @ m.transform(documents).T for m in (usual, known)]
     before, after = (np.mean(s.argmax(axis=1) == np.arange(200, 400)) for s in scores)
     assert after > before + 0.1
+
+
+def test_few_queries_do_not_replace_training():
+    programs = load_solutions()[1].vectors
+    documents, queries = programs[:700], programs[700:760] + 0.15
+    usual = fitted(documents)
+    assert usual.whitening_.trains
+    few, enough = (fitted(documents, queries=queries[:n]) for n in (20, 60))
+    assert "outweigh the training" in few.whitening_.nuisance.reason
+    assert same_map(few, usual)
+    assert enough.whitening_.nuisance.used
 
 
 def test_documents_as_queries_change_nothing():

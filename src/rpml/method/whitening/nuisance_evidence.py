@@ -185,6 +185,9 @@ def judge(
     excess = (found - chance) / max(1e-9, 1 - chance)
     if excess < const.CROSS_EXCESS:
         return None, {}, "that is hardly more than by chance: there is nothing to remove"
+    if rows.only_queries and rows.choice.trains and rows.asks.sum() < const.OUTWEIGHING_QUERIES:
+        few = f"{const.OUTWEIGHING_QUERIES} or more queries are needed"
+        return None, {}, f"{few} to outweigh the training that they would replace"
     judged = rows.subset(rng.permutation(len(values))[: const.JUDGED_ROWS])
     views = list(_views(judged, rng))
     if rows.only_queries and judged.asks.sum() < const.FEW_QUERIES:
