@@ -17,6 +17,7 @@ def files(tmp_path_factory):
     X = X.astype(np.float32)
     np.save(folder / "x.npy", X)
     (folder / "language.txt").write_text("\n".join(NAMES[v]) + "\n")
+    (folder / "named.csv").write_text("language\n" + "\n".join(NAMES[v]) + "\n")
     table = pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
     table["language"] = NAMES[v]
     table["length"] = np.random.default_rng(0).standard_normal(len(X))
@@ -31,11 +32,14 @@ def same_map(path, library, X):
     np.testing.assert_allclose(model.transform(X), library.transform(X), atol=1e-5)
 
 
-@pytest.mark.parametrize(("vectors", "given"), [("x.npy", "file"), ("x.parquet", "language")])
+@pytest.mark.parametrize(
+    ("vectors", "given"),
+    [("x.npy", "language.txt"), ("x.npy", "named.csv"), ("x.parquet", "language")],
+)
 def test_a_nuisance_from_a_file_or_a_column(rpml, files, tmp_path, vectors, given):
     folder, X, language, _ = files
-    nuisance = folder / "language.txt" if given == "file" else given
-    more = () if given == "file" else ("--columns", "x*")
+    nuisance = given if given == "language" else folder / given
+    more = ("--columns", "x*") if given == "language" else ()
     args = ("fit", folder / vectors, "-o", tmp_path / "m.rpml", "--dim", 16, *more)
     result = rpml(*args, "--nuisance", nuisance)
     same_map(tmp_path / "m.rpml", RPML(16, random_state=0).fit(X, nuisance=language), X)

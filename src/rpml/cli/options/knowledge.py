@@ -119,12 +119,22 @@ def read_nuisance_columns(
         inside = not os.path.exists(name)
         if inside and str(data.name).lower().endswith(".npy"):
             raise InputError(f"--nuisance {name}: there is no such file, and {data.name} is .npy")
-        path, column = (str(data.name), name) if inside else (name, None)
-        values = read_labels(
-            path, len(data.values), data.ids, column, reading.id_column, partial=True
-        )
+        n_rows = len(data.values)
+        path, column = (str(data.name), name) if inside else (name, _header(Path(name), n_rows))
+        values = read_labels(path, n_rows, data.ids, column, reading.id_column, partial=True)
         columns[name if inside else Path(name).stem] = _as_numbers(values)
     return columns
+
+
+def _header(path: Path, n_rows: int) -> str | None:
+    """Return the first line of a text file of one column with one line more than there are rows."""
+    from rpml.io.features.text_files import csv_rows
+
+    if path.suffix.lower() not in (".csv", ".tsv", ".txt"):
+        return None
+    with csv_rows(path) as lines:
+        rows = [row for _, row in lines if row != [""]]
+    return rows[0][0] if len(rows) == n_rows + 1 and len(rows[0]) == 1 else None
 
 
 def _as_numbers(values: NDArray[Any]) -> NDArray[Any]:
