@@ -82,7 +82,7 @@ def test_examples_name_a_right_neighbor_and_its_language_for_every_query(result)
 def test_titles_that_no_fit_has_seen_find_more_of_their_programs(result):
     assert list(result.ndcg) == ["raw features", "PCA", LEARNED, demo.WITH_TITLES]
     assert result.ndcg[demo.WITH_TITLES] > result.ndcg[LEARNED] + 0.005
-    assert result.ndcg[LEARNED] > result.ndcg["PCA"] + 0.05
+    assert result.ndcg[LEARNED] > result.ndcg["PCA"] + 0.08
     _, titles = result.examples.split("\n\n")
     heading, figures, *lines = titles.splitlines()
     assert heading.startswith("138 titles of problems as queries for 2,661 programs")
