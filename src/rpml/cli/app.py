@@ -1,6 +1,7 @@
 """The `rpml` program and its commands."""
 
 import os
+import signal
 import sys
 from importlib import import_module
 from typing import Any
@@ -8,9 +9,9 @@ from typing import Any
 import typer
 
 from rpml.cli import options as opt
-from rpml.cli.command import INTERRUPTED, Commands, Parser
+from rpml.cli.command import INTERRUPTED, Commands
 from rpml.cli.console import Console
-from rpml.cli.progress import answering, stop
+from rpml.cli.progress import answering
 from rpml.runtime.wording import text_table
 
 GROUPS = {
@@ -22,7 +23,6 @@ GROUPS = {
     "Paper": ("benchmark", "figures", "demo"),
 }
 """The commands as the help shows them; each is a module of `rpml.cli.commands`."""
-COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 
 app = typer.Typer(
     name="rpml",
@@ -78,10 +78,10 @@ def environment_text(fields: dict[str, Any]) -> str:
     return "\n\n".join(text_table(rows, "left") for rows in tables)
 
 
-for name in COMMANDS:
-    module = import_module(f"rpml.cli.commands.{name}")
-    group = next(title for title, names in GROUPS.items() if name in names)
-    app.command(name, cls=Parser, epilog=module.EXAMPLES, rich_help_panel=group)(module.run)
+for group, names in GROUPS.items():
+    for name in names:
+        module = import_module(f"rpml.cli.commands.{name}")
+        app.command(name, epilog=module.EXAMPLES, rich_help_panel=group)(module.run)
 
 
 def open_closed_streams() -> None:
@@ -95,7 +95,7 @@ def main() -> None:
     """Entry point of the installed program."""
     open_closed_streams()
     try:
-        with answering(stop):
+        with answering(signal.default_int_handler):
             app()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -14,7 +14,7 @@ from functools import wraps
 from typing import Any, NoReturn, TypeGuard
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from rpml.cli.console import SHOWN, say
 from rpml.cli.options import OPTION_OF, expand_groups, option_of
@@ -56,39 +56,16 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-class Parser(TyperCommand):
-    """Parses the arguments of a command; with --json usage errors are an object, too."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        as_json, given = "--json" in args, list(args)
-        try:
-            with _usage_errors(lambda: as_json or _json_is_configured(ctx)):
-                try:
-                    return super().parse_args(ctx, args)
-                except Exception as error:
-                    self._name_missing(ctx, given, error)
-                    raise
-        except InputError as error:  # from --config; without the usage that other errors print
-            fail(sentence(error), BAD_INPUT, as_json or _json_is_configured(ctx))
-
-    def _name_missing(self, ctx: Any, args: list[str], error: Any) -> None:
-        """Of MODEL... FEATURES and one argument, name FEATURES as the missing one."""
-        missing = getattr(error, "param", None)
-        if missing is None or missing.nargs != -1 or not missing.required or error.message:
-            return
-        values, _, _ = self.make_parser(ctx).parse_args(args)
-        last = [p for p in self.params if p.param_type_name == "argument" and p.nargs == 1]
-        if last and values.get(last[-1].name) is not None:
-            error.param = last[-1]
-
-
 class Commands(TyperGroup):
-    """Finds the command; with --json an unknown one is an object, too."""
+    """Finds and runs the command; with --json usage errors are an object, too."""
 
     def make_context(self, info_name: Any, args: list[str], *rest: Any, **more: Any) -> Any:
-        as_json = "--json" in args
-        with _usage_errors(lambda: as_json):
+        with _usage_errors("--json" in args):
             return super().make_context(info_name, args, *rest, **more)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _usage_errors("--json" in ctx.args):
+            return super().invoke(ctx)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands in the groups of `rpml.cli.app`."""
@@ -101,28 +78,23 @@ class Commands(TyperGroup):
             with formatter.section(title):
                 formatter.write_dl(rows)
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        with _usage_errors(lambda: "--json" in args):
-            return super().resolve_command(ctx, args)
-
 
 @contextmanager
-def _usage_errors(as_json: Callable[[], object]) -> Iterator[None]:
+def _usage_errors(as_json: bool) -> Iterator[None]:
     """Print usage errors of the block as an object, before typer prints them as text."""
     try:
         yield
+    except InputError as error:  # from --config; without the usage that other errors print
+        fail(sentence(error), BAD_INPUT, as_json)
     except Exception as error:
         # usage errors have no public base class, but all have a message
         if hasattr(error, "format_message") and type(error).__name__ != "NoArgsIsHelpError":
             vars(error)["message"] = in_shell_words(vars(error)["message"])
-            if as_json():
+            if getattr(getattr(error, "param", None), "nargs", 1) == -1:  # it takes all but one
+                vars(error)["message"] = "Give one or two models and then FEATURES"
+            if as_json:
                 _echo_error(one_line(error.format_message()), BAD_INPUT)
         raise
-
-
-def _json_is_configured(ctx: Any) -> bool:
-    """Whether the file of --config sets json."""
-    return bool((ctx.default_map or {}).get("json_output"))
 
 
 def exit_code(error: BaseException) -> int | None:
@@ -168,8 +140,8 @@ def in_shell_words(text: str) -> str:
     """Replace words of the Python interface by options, and shorten what a message repeats."""
     text = re.sub(r"The '(\w+)' parameter of \w+ must be (.*)\. Got (.*) instead\.", _wrong, text)
     for python, option in OPTION_OF.items():
-        name = rf"(?<!--set )\b{python}(?:=([^\s,;:]*[^\s,;:.]))?"
-        text = re.sub(name, _with_value(option), text)
+        text = re.sub(rf"(?<!--set )\b{python}=(?=[^\s,;:])", f"{option} ", text)
+        text = re.sub(rf"(?<!--set )\b{python}\b", option, text)
     text = re.sub(r" \((?:in Python )?overwrite=True\)", "", text)
     text = text.replace("overwrite=True", "--force").replace(" of X", " of the vectors")
     text = re.sub(r"(?<!--set )\b([a-z_]+)=('[^'\s]*'|None|True|False)", _setting, text)
@@ -190,10 +162,6 @@ def _wrong(match: re.Match[str]) -> str:
 def _setting(match: re.Match[str]) -> str:
     option, value = option_of(match[1]), match[2].strip("'").lower()
     return f"{option}={value}" if option.startswith("--set") else f"{option} {value}"
-
-
-def _with_value(option: str) -> Callable[[re.Match[str]], str]:
-    return lambda match: option if match[1] is None else f"{option} {match[1]}"
 
 
 def _is_of_stdout(error: BaseException) -> TypeGuard[OSError]:

@@ -30,19 +30,33 @@ def say(text: str, err: bool = False) -> None:
     typer.echo(escaped, err=err)
 
 
-_NOT_IN_FILES = {"config", "help"}
 SHOWN: list[str] = []
 """The warnings of this run."""
 
 
-def load_config(context: typer.Context, value: str | None) -> str | None:
+def load_config(context: typer.Context, path: str | None) -> str | None:
     """Typer callback: use the file's values as the defaults of the command's options."""
-    if value is None or context.resilient_parsing:
-        return value
-    settings = settings_of(read_config(value), context)
-    context.default_map = {"json_output": settings.get("json") is True}  # how errors are printed
-    context.default_map = options_of(settings, context, value)
-    return value
+    if path is None or context.resilient_parsing:
+        return path
+    parameters = {
+        name.removeprefix("--"): parameter
+        for parameter in context.command.params
+        for name in (str(parameter.name).replace("_", "-"), *parameter.opts)
+        if parameter.name not in ("config", "help")
+    }
+    values = {}
+    for key, value in _own_settings(read_config(path), context).items():
+        parameter = parameters.get(key.replace("_", "-"))
+        if parameter is None:
+            hint = opt.did_you_mean(key, parameters)
+            raise InputError(f"{path}: {context.info_name} has no option {key!r}{hint}")
+        values[str(parameter.name)] = _as_option(value)
+        try:
+            parameter.process_value(context, values[str(parameter.name)])
+        except typer.BadParameter as error:
+            raise InputError(f"{path}: {error.format_message()}") from error
+    context.default_map = values
+    return path
 
 
 def read_config(path: str) -> dict[str, object]:
@@ -59,43 +73,12 @@ def read_config(path: str) -> dict[str, object]:
         raise InputError(f"{path} is not TOML: {error}") from error
 
 
-def settings_of(document: dict[str, object], context: typer.Context) -> dict[str, object]:
+def _own_settings(document: dict[str, object], context: typer.Context) -> dict[str, object]:
     """Return the settings of this command: those at the top and those in its own table."""
     tables = set(getattr(context.parent and context.parent.command, "commands", {}))
     plain = {k: v for k, v in document.items() if k not in tables or not isinstance(v, dict)}
     own = document.get(str(context.info_name), {})
     return {**plain, **(own if isinstance(own, dict) else {})}
-
-
-def options_of(settings: dict[str, object], context: typer.Context, path: str) -> dict[str, object]:
-    """Return the settings by parameter name, checked as on the command line."""
-    names = _names(context)
-    parameters = {parameter.name: parameter for parameter in context.command.params}
-    values = {}
-    for key, value in settings.items():
-        name = names.get(key.replace("_", "-"))
-        if name is None:
-            hint = opt.did_you_mean(key, names)
-            raise InputError(f"{path}: {context.info_name} has no option {key!r}{hint}")
-        values[name] = _as_option(value)
-        try:
-            parameters[name].process_value(context, values[name])
-        except typer.BadParameter as error:
-            raise InputError(f"{path}: {error.format_message()}") from error
-    return values
-
-
-def _names(context: typer.Context) -> dict[str, str]:
-    """Map long option names and argument names to parameter names."""
-    names: dict[str, str] = {}
-    for parameter in context.command.params:
-        if parameter.name is None or parameter.name in _NOT_IN_FILES:
-            continue
-        names[parameter.name.replace("_", "-")] = parameter.name
-        for option in (*parameter.opts, *parameter.secondary_opts):
-            if option.startswith("--") and option.removeprefix("--") not in _NOT_IN_FILES:
-                names[option.removeprefix("--")] = parameter.name
-    return names
 
 
 def _as_option(value: object) -> object:

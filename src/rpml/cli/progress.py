@@ -16,10 +16,7 @@ STAGES = {
     "prepare": "preparing",
     "whiten": "whitening",
     "neighbors": "nearest neighbors",
-    "keep": "keeping neighbors",
-    "graph": "graph",
     "labels": "pseudo-labels",
-    "triplets": "triplets",
     "optimize": "optimizing",
     "embed": "embedding",
     "cluster": "clustering",
@@ -29,7 +26,6 @@ STAGES = {
     "frozen": "descriptors",
     "linear": "linear start",
     "train": "epochs",
-    "methods": "methods",
     "figures": "drawing figures",
 }
 _SECONDS_BETWEEN_LINES = 2.0
@@ -43,9 +39,7 @@ def shown_rate(value: float) -> str:
 class Reporter:
     """Receives progress reports and shows nothing; subclasses display them."""
 
-    def __init__(self) -> None:
-        self.stage = ""
-        self._begun: dict[str, tuple[float, int]] = {}  # when, and with how much done
+    stage = ""
 
     def __enter__(self) -> Self:
         return self
@@ -55,10 +49,7 @@ class Reporter:
 
     def __call__(self, event: "Progress") -> None:
         self.stage = event.stage
-        self._begun.setdefault(event.stage, (time.monotonic(), event.done))
         self.show(event)
-        if 0 < event.total <= event.done:  # it may come again: the batches of the next epoch
-            del self._begun[event.stage]
 
     def show(self, event: "Progress") -> None:
         """Display an event."""
@@ -66,51 +57,42 @@ class Reporter:
     def close(self) -> None:
         """Finish the display."""
 
-    def rate(self, event: "Progress") -> tuple[float, float | None]:
-        """Return (steps per second, seconds left) of the stage; None while unknown."""
-        begun, first = self._begun[event.stage]
-        elapsed, steps = time.monotonic() - begun, event.done - first
-        if steps <= 0 or elapsed <= 0 or event.total <= 1:
-            return 0.0, None
-        return steps / elapsed, (event.total - event.done) * elapsed / steps
-
 
 class LineReporter(Reporter):
     """Plain lines: at the start and the end of a stage, and every two seconds in between."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self._begun: dict[str, tuple[float, int]] = {}  # when, and with how much done
         self._last, self._shown, self._ended = 0.0, "", ""
 
     def show(self, event: "Progress") -> None:
         now = time.monotonic()
+        begun, first = self._begun.setdefault(event.stage, (now, event.done))
         finished = 0 < event.total <= event.done
+        if finished:  # it may come again: the batches of the next epoch
+            del self._begun[event.stage]
         recent = event.stage == self._shown and now - self._last < _SECONDS_BETWEEN_LINES
         if self._ended == event.stage if finished else recent or event.total == 1:
             return
         self._last, self._shown = now, event.stage
         self._ended = event.stage if finished else ""
-        print(self._line(event, finished), file=sys.stderr, flush=True)
-
-    def _line(self, event: "Progress", finished: bool) -> str:
         parts = [STAGES.get(event.stage, event.stage) + ":"]
         if event.total > 1 or (event.total <= 0 and event.done):
-            of = f"/{event.total}" if event.total > 0 else ""
-            parts.append(f"{event.done}{of},")
+            parts.append(f"{event.done}/{event.total}," if event.total > 0 else f"{event.done},")
         parts += [f"{name} {value:.5g}," for name, value in event.info.items()]
-        rate, left = self.rate(event)
+        elapsed, steps = now - begun, event.done - first
         if finished:
-            parts.append(f"done in {time.monotonic() - self._begun[event.stage][0]:.1f} s")
-        elif left is not None:
-            parts.append(f"{shown_rate(rate)}/s, {left:.0f} s left")
-        return " ".join(parts).rstrip(",")
+            parts.append(f"done in {elapsed:.1f} s")
+        elif min(elapsed, steps) > 0 and event.total > 1:
+            left = (event.total - event.done) * elapsed / steps
+            parts.append(f"{shown_rate(steps / elapsed)}/s, {left:.0f} s left")
+        print(" ".join(parts).rstrip(","), file=sys.stderr, flush=True)
 
 
 class BarReporter(Reporter):
-    """One rich bar per stage, with rate and remaining time."""
+    """One rich bar per stage, with the remaining time."""
 
     def __init__(self) -> None:
-        super().__init__()
         from rich.console import Console as RichConsole
         from rich.progress import (
             BarColumn,
@@ -126,7 +108,6 @@ class BarReporter(Reporter):
             TextColumn("{task.description:<19}"),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             TextColumn("{task.fields[info]}"),
@@ -138,18 +119,16 @@ class BarReporter(Reporter):
     def show(self, event: "Progress") -> None:
         if event.stage not in self._tasks:
             name = STAGES.get(event.stage, event.stage)
-            self._tasks[event.stage] = self._bars.add_task(name, total=None, rate="", info="")
+            self._tasks[event.stage] = self._bars.add_task(name, total=None, info="")
         task = self._tasks[event.stage]
         finished = 0 < event.total <= event.done
         total = self._bars.tasks[task].total
         if event.total > 1 or (finished and total is None):
             total = event.total
-        rate, _ = self.rate(event)
         self._bars.update(
             task,
             completed=total if finished else event.done,
             total=total,
-            rate=f"{shown_rate(rate)}/s" if rate else "",
             info=" ".join(f"{name} {value:.5g}" for name, value in event.info.items()),
         )
 
@@ -171,13 +150,8 @@ def answering(answer: Callable[[int, FrameType | None], None]) -> Iterator[None]
             signal.signal(number, previous)
 
 
-def stop(number: int, frame: FrameType | None) -> None:
-    """Signal handler that ends the program like Ctrl-C."""
-    raise KeyboardInterrupt
-
-
 class Stopper:
-    """Signal handler that lets a running solver stop with its best result; else interrupts."""
+    """Lets a running solver stop with its best result at a signal; else interrupts."""
 
     def __init__(self, reporter: Reporter) -> None:
         self.reporter, self.asked = reporter, False
@@ -186,13 +160,8 @@ class Stopper:
         self.reporter(event)
         return self.asked
 
-    @contextmanager
-    def listening(self) -> Iterator[Self]:
-        """Handle signals until the block ends."""
-        with answering(self._answer):
-            yield self
-
-    def _answer(self, number: int, frame: FrameType | None) -> None:
+    def answer(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal."""
         if self.asked or self.reporter.stage != "optimize":
             raise KeyboardInterrupt
         self.asked = True

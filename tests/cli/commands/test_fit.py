@@ -91,19 +91,6 @@ def test_wrong_config(rpml, shared, tmp_path, text, message):
     assert fields == {"error": result.stderr.strip().removeprefix("rpml: "), "exit_code": 2}
 
 
-def test_wrong_usage_is_an_object_if_the_config_asks_for_json(rpml, tmp_path):
-    (tmp_path / "run.toml").write_text("json = true")
-    result = rpml("fit", "--config", tmp_path / "run.toml", code=2)
-    assert json.loads(result.stdout) == {"error": "Missing argument 'FEATURES'.", "exit_code": 2}
-
-
-@pytest.mark.parametrize("text", ["json = true\ndimm = 3", "[fit]\ndimm = 3\njson = true"])
-def test_a_wrong_config_is_an_object_if_it_asks_for_json_itself(rpml, tmp_path, text):
-    (tmp_path / "run.toml").write_text(text)
-    result = rpml("fit", "--config", tmp_path / "run.toml", code=2)
-    assert "no option 'dimm'" in json.loads(result.stdout)["error"]
-
-
 def test_paper_settings(rpml, shared, tmp_path):
     rpml("fit", shared / "x.npy", "-o", tmp_path / "m.rpml", "--dim", 3, "--paper", "-q")
     model = RPML.load(tmp_path / "m.rpml")

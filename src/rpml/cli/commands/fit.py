@@ -21,7 +21,7 @@ from rpml.cli.options.knowledge import (
     read_knowledge,
 )
 from rpml.cli.options.reading import LabeledReadingOptions
-from rpml.cli.progress import STAGES, Stopper, shown_rate
+from rpml.cli.progress import STAGES, Stopper, answering, shown_rate
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -318,13 +318,11 @@ def estimate(features: str, model: RPML, read: ReadOptions, console: Console) ->
 def interruptible(job: ResumableFit, model: RPML, console: Console) -> Iterator[None]:
     """Report progress; on Ctrl-C let the solver stop, or say how to continue without a model."""
     try:
-        with (
-            console.reporter() as reporter,
-            Stopper(reporter).listening() as stopper,
-            console.following("rpml.estimator.resumable"),
-        ):
+        with console.reporter() as reporter, console.following("rpml.estimator.resumable"):
+            stopper = Stopper(reporter)
             model.set_params(callback=stopper)
-            yield
+            with answering(stopper.answer):
+                yield
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted before there was a model; {how_to_go_on(job)}") from None
 
