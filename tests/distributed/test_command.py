@@ -130,3 +130,11 @@ def test_ctrl_c_ends_in_one_sentence(shards, tmp_path):
     assert "rpml: interrupted" in text
     assert "Traceback" not in text
     assert not (tmp_path / "m.rpml").exists()
+
+
+def test_a_failure_of_the_cluster_is_a_sentence_without_the_name_of_the_exception():
+    from rpml.cli.command import exit_code, sentence
+    from rpml.distributed import ClusterError
+
+    error = ClusterError("stage 'read': the Dask scheduler tcp://host:8786 was lost")
+    assert (exit_code(error), sentence(error)) == (1, str(error))

@@ -241,11 +241,6 @@ def test_workers_of_another_version_are_refused(remote, shards, tmp_path):
     version = rf"worker tcp\S+ has rpml 0\.0\.9, this process has rpml {rpml.__version__}: install"
     with Cluster(address) as far, pytest.raises(InputError, match=version):
         open_rows(shards, far)
-    (other / "__init__.py").write_text(f'__version__ = "{rpml.__version__}"\n')
-    _, address = remote(PYTHONPATH=str(other.parent))
-    source = r"has the source of rpml \w{8}, this process has the source of rpml \w{8}"
-    with Cluster(address) as far, pytest.raises(InputError, match=source):
-        open_rows(shards, far)
     (other / "__init__.py").write_text("raise ImportError('no such library')\n")
     _, address = remote(PYTHONPATH=str(other.parent))
     with Cluster(address) as far, pytest.raises(InputError, match="cannot run rpml: no such"):
@@ -254,9 +249,10 @@ def test_workers_of_another_version_are_refused(remote, shards, tmp_path):
 
 def test_no_workers_and_no_scheduler(monkeypatch):
     from rpml.distributed import Cluster, ClusterError, cluster
+    from rpml.runtime.errors import InputError
 
     monkeypatch.setattr(cluster, "_PATIENCE", 1)
-    with pytest.raises(ClusterError, match="cannot reach a Dask scheduler"):
+    with pytest.raises(InputError, match="cannot reach a Dask scheduler"):
         Cluster("tcp://127.0.0.1:9")
     with (
         LocalCluster(n_workers=0, dashboard_address=None) as empty,

@@ -131,7 +131,8 @@ def sentence(error: BaseException) -> str:
     if _is_of_stdout(error):
         return f"cannot write to standard output: {error.strerror}"
     text = one_line(error)
-    if isinstance(error, InputError | ValueError | Interrupted) and text:
+    explained = isinstance(error, ValueError) or type(error).__module__.startswith("rpml.")
+    if explained and text:
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

@@ -1,7 +1,6 @@
 """A Dask cluster as used by the stages: tasks, reductions, progress and error messages."""
 
 import logging
-import os
 import signal
 import time
 import uuid
@@ -14,6 +13,7 @@ from distributed import Client, Future, LocalCluster, Security, as_completed
 from distributed.client import FutureCancelledError
 from distributed.comm.core import CommClosedError
 from distributed.scheduler import KilledWorker
+from threadpoolctl import threadpool_limits
 
 from rpml.runtime.context import Context, Progress
 from rpml.runtime.errors import InputError
@@ -27,30 +27,18 @@ _PATIENCE = 10  # seconds to wait for a scheduler
 _LOOK = 5.0  # seconds between checks that there are workers
 _ALONE = 60.0  # seconds without workers before a fit gives up; restarting takes a few
 _DEATHS = 5  # workers a task may kill before it is given up
-# Dask makes malloc return every free block at once: page faults for the blocks of a search, which
-# are allocated again and again, would then take a third of its time. Larger blocks are still
-# returned, or a worker that looks full would be stopped.
-_MALLOC = {"MALLOC_TRIM_THRESHOLD_": str(2**25), "MALLOC_MMAP_THRESHOLD_": str(2**23)}
-# Evaluated on every worker, whatever it runs: functions of this rpml may not exist there. The
-# source counts too, since development versions share a number.
-_FILES = "sorted(__import__('pathlib').Path(__import__('rpml').__file__).parent.rglob('*.py'))"
-_SOURCE = f"b''.join(path.read_bytes() for path in {_FILES})"
-_VERSIONS = f"""{{
+# Evaluated on every worker, whatever it runs: functions of this rpml may not exist there.
+_VERSIONS = """{
     "Python": ".".join(__import__("platform").python_version_tuple()[:2]),
     "numpy": __import__("numpy").__version__,
     "rpml": __import__("rpml").__version__,
-    "the source of rpml": __import__("hashlib").sha256({_SOURCE}).hexdigest()[:8],
-}}"""
+}"""
 # labels are one number per row and go through the scheduler
 _QUIET = {"distributed.admin.large-graph-warning-threshold": "16GB"}
 
 
 class ClusterError(RuntimeError):
     """The cluster failed, not the data; the message says what was lost and how to continue."""
-
-
-class UnusableError(ClusterError, InputError):
-    """There is no scheduler at the address, or a worker has other versions than this process."""
 
 
 class Cluster:
@@ -105,16 +93,16 @@ class Cluster:
         return dict(sorted(threads.items()))
 
     def _check_versions(self, workers: list[str]) -> None:
-        """Raise UnusableError for workers whose results would not be those of this process."""
+        """Raise InputError for workers whose results would not be those of this process."""
         here = eval(_VERSIONS)
         with self.failures():
             there = self.client.run(eval, _VERSIONS, workers=workers, on_error="return")
         for worker, versions in there.items():
             if isinstance(versions, Exception):
-                raise UnusableError(f"the worker {worker} cannot run rpml: {first_line(versions)}")
+                raise InputError(f"the worker {worker} cannot run rpml: {first_line(versions)}")
             for name, version in here.items():
                 if versions[name] != version:
-                    raise UnusableError(
+                    raise InputError(
                         f"the worker {worker} has {name} {versions[name]}, this process has "
                         f"{name} {version}: install the same versions on all machines"
                     )
@@ -228,26 +216,8 @@ class Cluster:
         self.close()
 
 
-@contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables in the block; they take precedence over Dask's settings."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
-
-
 def _start(workers: int | None, threads: int | None, memory_limit: str | int) -> LocalCluster:
-    single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    settings = {
-        "distributed.scheduler.allowed-failures": _DEATHS,
-        "distributed.nanny.pre-spawn-environ": {**single, **_MALLOC},
-    }
-    # a worker runs as many tasks as it has threads, so each task should use one thread
-    with _environment(single), dask.config.set(settings):
+    with dask.config.set({"distributed.scheduler.allowed-failures": _DEATHS}):
         return LocalCluster(
             n_workers=workers,
             threads_per_worker=threads,
@@ -260,7 +230,11 @@ def _start(workers: int | None, threads: int | None, memory_limit: str | int) ->
 
 
 def dask_setup(worker: object) -> None:
-    """Let a worker ignore Ctrl-C, which the terminal sends to it too: the client ends it."""
+    """Prepare a worker of this machine, whose tasks run in as many threads as it may use.
+
+    It ignores Ctrl-C, which the terminal sends to it too: the client ends it.
+    """
+    threadpool_limits(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -268,7 +242,7 @@ def _connect(target: object, security: Security | None) -> Client:
     try:
         return Client(target, security=security, timeout=_PATIENCE, set_as_default=False)
     except (OSError, TimeoutError) as error:
-        raise UnusableError(f"cannot reach a Dask scheduler at {target}: {error}") from error
+        raise InputError(f"cannot reach a Dask scheduler at {target}: {error}") from error
 
 
 def _key(work: Callable[..., Any]) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.distributed.cluster import Cluster
-from rpml.distributed.gather import SampledRows, gather_rows, take_rows
+from rpml.distributed.gather import SampledRows, gather_rows, read_all
 from rpml.distributed.source import PartitionedRows, open_rows
 from rpml.estimator import RPML, Embedding
 from rpml.estimator.fit_inputs import (
@@ -132,8 +132,7 @@ class DaskRPML(LazyEmbedding, RPML):
         check_clustering(self.clustering, n)
         if self.subsample is None or n <= self.subsample:
             report = Context(report=self.callback or (lambda progress: None))
-            values = take_rows(cluster, rows, np.arange(n), report)
-            super().fit(values, y, store=store, **inputs)
+            super().fit(read_all(cluster, rows, report), y, store=store, **inputs)
         else:
             self._fit_sample(rows, self._inputs(rows, y, **inputs), self._context(store), cluster)
         if rows.feature_names is not None:

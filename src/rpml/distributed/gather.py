@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
-from dask.sizeof import sizeof
 from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
@@ -38,15 +39,14 @@ _SCHEMA = Schema(
         "mean": ArraySpec("f", ("features",)),
         "products": ArraySpec("f", ("features", "features")),
     },
-    {"count": COUNT, "unit": Number(0, np.inf)},
+    {"n_rows": COUNT, "unit": Number(0, np.inf)},
 )
 
 
-@dataclass(frozen=True)
-class Moments:
-    """Mean of `count` rows and products of their differences to it, in powers of a `unit`."""
+class Moments(NamedTuple):
+    """Mean of `n_rows` rows and products of their differences to it, in powers of a `unit`."""
 
-    count: int
+    n_rows: int
     unit: float
     """A power of two, by which the rows were divided."""
     mean: Array
@@ -56,12 +56,12 @@ class Moments:
     def in_unit(self, unit: float) -> Moments:
         """Return the moments of the same rows, divided by another unit."""
         by = self.unit / unit
-        return replace(self, unit=unit, mean=self.mean * by, products=self.products * (by * by))
+        return Moments(self.n_rows, unit, self.mean * by, self.products * (by * by))
 
     @property
     def scale(self) -> float:
         """The power of two nearest to the typical norm of a row, as by `common_scale`."""
-        energy = float(np.trace(self.products) / self.count + self.mean @ self.mean)
+        energy = float(np.trace(self.products) / self.n_rows + self.mean @ self.mean)
         if energy == 0:
             return 1.0
         return float(2.0 ** min(1023, round(math.log2(self.unit) + math.log2(energy) / 2)))
@@ -69,24 +69,19 @@ class Moments:
     def spectrum(self, unit: float, dtype: Float) -> Spectrum:
         """Return the principal axes of the rows of a precision, divided by the unit."""
         same = self.in_unit(unit)
-        return spectrum_of(same.mean, same.products / same.count, dtype)
-
-
-@sizeof.register(Moments)  # type: ignore[untyped-decorator]
-def _bytes(moments: Moments) -> int:
-    return int(moments.products.nbytes)
+        return spectrum_of(same.mean, same.products / same.n_rows, dtype)
 
 
 def combined(parts: Sequence[Moments]) -> Moments:
     """Return the moments of all rows from those of their parts, in the largest unit."""
     unit = max(part.unit for part in parts)
     parts = [part.in_unit(unit) for part in parts]
-    count = sum(part.count for part in parts)
-    mean = np.sum([part.count / max(1, count) * part.mean for part in parts], axis=0)
+    count = sum(part.n_rows for part in parts)
+    mean = np.sum([part.n_rows / max(1, count) * part.mean for part in parts], axis=0)
     products = np.zeros_like(parts[0].products)
     for part in parts:
         away = part.mean - mean
-        products += part.products + part.count * np.outer(away, away)
+        products += part.products + part.n_rows * np.outer(away, away)
     return Moments(count, unit, mean, products)
 
 
@@ -114,13 +109,17 @@ class SampledRows:
         return f"SampledRows({data_digest(self.values, self.rows, self.shape)})"
 
 
-def take_rows(
-    cluster: Cluster, rows: PartitionedRows, wanted: NDArray[np.intp], context: Context
-) -> Array:
-    """Return the wanted rows, given in ascending order."""
-    tasks = rows.each(cluster, _picked, _positions(rows, wanted))
+def read_all(cluster: Cluster, rows: PartitionedRows, context: Context) -> Array:
+    """Return all rows."""
+    tasks = rows.each(cluster, _values)
     cluster.wait(tasks, context, "read")
-    return _joined(cluster, tasks, rows)
+    values = np.concatenate([part for part in cluster.values(tasks) if len(part)])
+    return values.astype(float_dtype(rows), copy=False)
+
+
+def _values(batches: Iterator[Batch]) -> Array:
+    blocks = [batch.values for batch in batches]
+    return np.concatenate(blocks) if blocks else np.empty((0, 0))
 
 
 def gather_rows(
@@ -137,55 +136,24 @@ def gather_rows(
     key = context.key(rows.digest(), wanted, unit_norm)
     if saved := context.load(_STAGE, _SCHEMA, key):
         arrays, figures = saved
-        return arrays["values"], Moments(
-            figures["count"], figures["unit"], arrays["mean"], arrays["products"]
-        )
-    values, moments = _read(cluster, rows, wanted, unit_norm, context)
-    arrays = {"values": values, "mean": moments.mean, "products": moments.products}
-    context.save(_STAGE, arrays, {"count": moments.count, "unit": moments.unit}, key)
-    return values, moments
-
-
-def _read(
-    cluster: Cluster,
-    rows: PartitionedRows,
-    wanted: NDArray[np.intp],
-    unit_norm: bool,
-    context: Context,
-) -> tuple[Array, Moments]:
-    tasks = _measure(cluster, rows, wanted, unit_norm)
-    cluster.wait(tasks, context, "read")
-    values = _joined(cluster, [cluster.item(task, 1) for task in tasks], rows)
-    moments = _total(cluster, tasks)
+        moments = figures["n_rows"], figures["unit"], arrays["mean"], arrays["products"]
+        return arrays["values"], Moments(*moments)
     precision = float_dtype(rows)
-    if lost_in_rounding(moments.spectrum(moments.unit, precision), precision):
-        precise = _measure(cluster, rows, wanted[:0], unit_norm, np.float64)
-        moments = _total(cluster, precise)
-    return values, moments
 
+    def measure(chosen: NDArray[np.intp], dtype: Float) -> tuple[list[Task], Task]:
+        work = partial(_measured, rows.n_features, precision, unit_norm, dtype)
+        tasks = rows.each(cluster, work, _positions(rows, chosen))
+        return tasks, cluster.total([cluster.item(task, 0) for task in tasks], combined)
 
-def _measure(
-    cluster: Cluster,
-    rows: PartitionedRows,
-    wanted: NDArray[np.intp],
-    unit_norm: bool,
-    dtype: Float | None = None,
-) -> list[Task]:
-    """Submit the moments and the wanted rows of every partition; products in a precision."""
-    how = (rows.n_features, float_dtype(rows), unit_norm, dtype)
-    return rows.each(cluster, _measured, _positions(rows, wanted), [how] * len(rows.parts))
-
-
-def _total(cluster: Cluster, tasks: Sequence[Task]) -> Moments:
-    moments: Moments = cluster.value(
-        cluster.total([cluster.item(task, 0) for task in tasks], combined)
-    )
-    return moments
-
-
-def _joined(cluster: Cluster, tasks: Sequence[Task], rows: PartitionedRows) -> Array:
-    values = np.concatenate([part for part in cluster.values(tasks) if len(part)])
-    return values.astype(float_dtype(rows), copy=False)
+    tasks, total = measure(wanted, precision)
+    cluster.wait(tasks, context, "read")
+    values = np.concatenate(cluster.values([cluster.item(task, 1) for task in tasks]))
+    result: Moments = cluster.value(total)
+    if lost_in_rounding(result.spectrum(result.unit, precision), precision):
+        result = cluster.value(measure(wanted[:0], np.float64)[1])
+    arrays = {"values": values, "mean": result.mean, "products": result.products}
+    context.save(_STAGE, arrays, {"n_rows": result.n_rows, "unit": result.unit}, key)
+    return values, result
 
 
 def _positions(rows: PartitionedRows, wanted: NDArray[np.intp]) -> list[NDArray[np.intp]]:
@@ -195,36 +163,25 @@ def _positions(rows: PartitionedRows, wanted: NDArray[np.intp]) -> list[NDArray[
     return [wanted[a:b] - start for (a, b), start in zip(pairwise(cuts), starts, strict=True)]
 
 
-def _picked(batches: Iterator[Batch], wanted: NDArray[np.intp]) -> Array:
-    """Return the wanted rows of a partition."""
-    picked: list[Array] = [np.empty((0, 0))]
-    seen = 0
-    for batch in batches:
-        a, b = np.searchsorted(wanted, (seen, seen + len(batch.values)))
-        picked.append(batch.values[wanted[a:b] - seen])
-        seen += len(batch.values)
-    return np.concatenate([part for part in picked if len(part)] or picked[:1])
-
-
 def _measured(
+    width: int,
+    precision: Float,
+    unit_norm: bool,
+    dtype: Float,
     batches: Iterator[Batch],
     wanted: NDArray[np.intp],
-    how: tuple[int, Float, bool, Float | None],
 ) -> tuple[Moments, Array]:
-    """Return the moments of a partition, and the wanted rows of it."""
-    width, precision, unit_norm, dtype = how
+    """Return the moments of a partition, from products in `dtype`, and the wanted rows of it."""
     total = Moments(0, 1.0 if unit_norm else 2.0**-1000, np.zeros(width), np.zeros((width, width)))
-
-    def measuring() -> Iterator[Batch]:
-        nonlocal total
-        for batch in batches:
-            rows = np.asarray(batch.values, precision)
-            unit = 1.0 if unit_norm else common_scale(rows)
-            rows = unit_rows(rows) if unit_norm else divided(rows, unit)
-            mean = row_sum(rows, False) / len(rows)
-            products = second_moments(rows, mean, False, dtype)
-            total = combined([total, Moments(len(rows), unit, mean, products)])
-            yield batch
-
-    picked = _picked(measuring(), wanted)
-    return total, picked
+    picked, seen = [np.empty((0, width), precision)], 0
+    for batch in batches:
+        rows = np.asarray(batch.values, precision)
+        a, b = np.searchsorted(wanted, (seen, seen + len(rows)))
+        picked.append(rows[wanted[a:b] - seen])
+        seen += len(rows)
+        unit = 1.0 if unit_norm else common_scale(rows)
+        rows = unit_rows(rows) if unit_norm else divided(rows, unit)
+        mean = row_sum(rows, False) / len(rows)
+        products = second_moments(rows, mean, False, dtype)
+        total = combined([total, Moments(len(rows), unit, mean, products)])
+    return total, np.concatenate(picked)
