@@ -122,7 +122,7 @@ def preparation() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "m.rpml.explorer"
         cpu, start = time.process_time(), time.perf_counter()
-        start_work(catalog, X, cache_path=path).join()
+        start_work(catalog, X, cache=path).join()
         found = {
             "cpu_seconds": time.process_time() - cpu,
             "seconds": time.perf_counter() - start,
@@ -130,7 +130,7 @@ def preparation() -> dict[str, float]:
         }
         catalog.clusters, catalog.maps = Pending(), Pending()
         start = time.perf_counter()
-        start_work(catalog, X, cache_path=path).join()
+        start_work(catalog, X, cache=path).join()
         assert catalog.maps.state == catalog.clusters.state == "ready"
     return {**found, "seconds_from_cache": time.perf_counter() - start}
 
