@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rpml.estimator import RPML
 from rpml.estimator.knowledge import as_nuisance, as_queries, nuisance_table
-from rpml.method.whitening.scatter_choice import NuisanceEvidence
+from rpml.method.whitening.scatter_choice import ScatterChoice
 from rpml.runtime.blas import times
 from rpml.runtime.context import Json
 from rpml.runtime.rows import Array, RandomState, slices, unit_rows
@@ -55,18 +55,12 @@ def recall_across(Z: Array, y: Array, values: NDArray[np.intp]) -> float:
     return hits / count if count else float("nan")
 
 
-def untrained_fit(X: Array, size: int, known: Json, random_state: RandomState) -> RPML:
-    """Return a fit without its training, which says whether the knowledge is used."""
+def untrained_fit(
+    X: Array, size: int, known: Json, random_state: RandomState
+) -> tuple[RPML, ScatterChoice]:
+    """Return a fit without its training, and its evidence, also of the knowledge."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that no iteration converges
-        return RPML(size, random_state=random_state, max_iter=0).fit(X, **known)
-
-
-def knowledge_evidence(
-    X: Array, size: int, known: Json, random_state: RandomState
-) -> NuisanceEvidence:
-    """Return what a fit to the rows says of the knowledge."""
-    choice = untrained_fit(X, size, known, random_state).whitening_
-    assert choice is not None
-    assert choice.nuisance is not None
-    return choice.nuisance
+        model = RPML(size, random_state=random_state, max_iter=0).fit(X, **known)
+    assert model.whitening_ is not None
+    return model, model.whitening_

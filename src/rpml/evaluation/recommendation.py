@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import overload
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from rpml.evaluation.advice import (
@@ -24,13 +24,7 @@ from rpml.evaluation.advice import (
     too_little,
 )
 from rpml.evaluation.comparison import checked_size, compare
-from rpml.evaluation.knowledge import (
-    fit_knowledge,
-    knowledge_evidence,
-    nuisance_values,
-    subset,
-    untrained_fit,
-)
+from rpml.evaluation.knowledge import fit_knowledge, nuisance_values, subset, untrained_fit
 from rpml.evaluation.metrics._checks import checked_codes, checked_embedding
 from rpml.evaluation.metrics.label_free import neighbors_kept
 from rpml.evaluation.rank_gain import rank_gains
@@ -45,17 +39,14 @@ from rpml.evaluation.registry import (
 from rpml.evaluation.separated import separated_pairs
 from rpml.evaluation.sizes import SizeRecommendation, recommend_size
 from rpml.evaluation.table import Comparison
-from rpml.method.settings import FitInputs
 from rpml.method.whitening.calibration import expected_gain
-from rpml.method.whitening.choice import scatter_rows
-from rpml.method.whitening.evidence import chosen_rank_gain, judged_rows
-from rpml.method.whitening.groups import no_groups
-from rpml.method.whitening.linear_map import Spectrum, principal_axes
-from rpml.method.whitening.neighborhoods import coordinates, n_leading_axes
+from rpml.method.whitening.evidence import NO_GAIN
+from rpml.method.whitening.linear_map import principal_axes
+from rpml.method.whitening.neighborhoods import projected
 from rpml.runtime.blas import single_blas_thread
-from rpml.runtime.context import Context, Json
+from rpml.runtime.context import Json
 from rpml.runtime.intervals import Interval
-from rpml.runtime.rows import Array, RandomState, sorted_sample, to_common_scale, unit_rows
+from rpml.runtime.rows import Array, RandomState, sorted_sample, to_common_scale
 from rpml.runtime.wording import counted
 
 CANDIDATES = (*PCA_FAMILY, "rpml")
@@ -126,8 +117,8 @@ def recommend(
         Unlabeled queries, as in `RPML.fit`; with `bytes` and `keep`, those whose 10 nearest rows
         are to be kept.
     random_state : int, RandomState instance or None, default=0
-        Seed of the sample, the halves and the fits. RPML with the same seed is judged by the
-        evidence of its own fit (of more than 5,000 rows, on the principal axes of a sample).
+        Seed of the halves and the fits. RPML is judged by the evidence of its own fit (of more
+        than 5,000 rows, of a fit to the sample).
 
     Returns
     -------
@@ -150,11 +141,20 @@ def recommend(
         known = fit_knowledge(np.asarray(X), nuisance, None)
         known |= {"y": y}
         return recommend_size(X, bytes, keep=keep, queries=queries, known=known, random_state=seed)
-    known = fit_knowledge(checked_embedding(X, "X"), nuisance, queries)
-    found = _recommend(X, n_components, methods, random_state, {"y": y, **known})
+    X = checked_embedding(X, "X")
+    known = fit_knowledge(X, nuisance, queries)
+    found, fits = _recommend(X, n_components, methods, random_state, {"y": y, **known})
     if found.choice in ("raw", REFERENCE):
         return found
-    return replace(found, separated=_separated(X, found, known, random_state))
+    sample = _sample(X)
+    rows, known = X[sample], subset(known, sample)
+    model = fits.get(found.choice)
+    if model is None:
+        method, size = METHODS[found.choice], found.n_components
+        model = method.fit(rows, None, size, random_state, known)[0]
+    values = nuisance_values(known, len(rows)) if found.choice == KNOWN else None
+    pairs = separated_pairs(rows, np.asarray(model.transform(rows)), sample, values)
+    return replace(found, separated=tuple(pairs))
 
 
 def recommend_fitted(
@@ -167,82 +167,58 @@ def recommend_fitted(
 ) -> Recommendation:
     """Recommend without labels, where RPML was fitted to X and its fit measured this rank gain.
 
-    So the advice is about that fit. Without a rank gain it is measured as a new fit would.
+    So the advice is about that fit. Without a rank gain, RPML is fitted.
     """
-    return _recommend(X, n_components, methods, random_state, {**(known or {}), "y": None}, gain)
+    X, known = checked_embedding(X, "X"), {**(known or {}), "y": None}
+    return _recommend(X, n_components, methods, random_state, known, gain)[0]
+
+
+def _sample(X: Array) -> NDArray[np.intp]:
+    return sorted_sample(len(X), MAX_ROWS, np.random.default_rng(0))
 
 
 @single_blas_thread()
 def _recommend(
-    X: ArrayLike,
+    X: Array,
     n_components: int | None,
     methods: Sequence[str],
     random_state: RandomState,
     known: Json,
     own: Interval | None = None,
-) -> Recommendation:
-    """Recommend by y, which `known` has next to arguments of `RPML.fit`, or without labels."""
-    known, y = dict(known), known["y"]
-    del known["y"]
-    seed = int(check_random_state(random_state).randint(2**31 - 1))
-    rng, X = np.random.default_rng(seed), checked_embedding(X, "X")
-    size = checked_size(n_components, X.shape[1])
+) -> tuple[Recommendation, dict[str, Transformer]]:
+    """Recommend by y, which `known` has next to arguments of `RPML.fit`, or without labels.
+
+    The fits of RPML that decided without labels are returned as well, by name.
+    """
+    size, sample = checked_size(n_components, X.shape[1]), _sample(X)
     names = tuple(dict.fromkeys(("raw", *(method.name for method in chosen_methods(methods)))))
-    labels = None if y is None else checked_codes(y, len(X))
-    sample = sorted_sample(len(X), MAX_ROWS, rng)
+    labels = None if known["y"] is None else checked_codes(known["y"], len(X))[sample]
+    known = subset({name: given for name, given in known.items() if name != "y"}, sample)
     rows = to_common_scale(X[sample], as_they_are=True)[0]
     spectrum = principal_axes(rows, unit_input=True, center=True)
-    rows = rows.astype(np.float32, copy=False)
-    rank = len(spectrum.variances)
-    if len(rows) < MIN_ROWS or rank < MIN_AXES or size > rank:
-        return too_little(len(rows), rank, size)
-    W = (unit_rows(rows) - spectrum.mean.astype(np.float32)) @ spectrum.axes.astype(np.float32)
-    if labels is None:
-        gains = rank_gains(W, [name for name in names if name != "rpml"], size, rng)
+    W = projected(rows, np.arange(len(rows)), spectrum, True, len(spectrum.variances))
+    W *= np.sqrt(spectrum.variances).astype(W.dtype)
+    if len(rows) < MIN_ROWS or W.shape[1] < MIN_AXES or size > W.shape[1]:
+        return too_little(len(W), W.shape[1], size), {}
+    seed = int(check_random_state(random_state).randint(2**31 - 1))
+    fits: dict[str, Transformer] = {}
+    if labels is not None:
+        table = compare(rows, labels, size, methods=names, seeds=(seed,), **known)
+        found = recommend_from(table, n_components is None, tuple(known))
+    else:
+        others = [name for name in names if name != "rpml"]
+        gains = rank_gains(W, others, size, np.random.default_rng(seed))
         if "rpml" in names:
-            gains["rpml"] = own or own_rank_gain(X, spectrum, size, seed)
-        recommendation = decide(gains, size, names, n_components is None)
+            if own is None:
+                fits["rpml"], choice = untrained_fit(rows, size, {}, random_state)
+                own = choice.gain
+            gains["rpml"] = own or NO_GAIN
+        found = decide(gains, size, names, n_components is None)
         if known:
-            evidence = knowledge_evidence(rows, size, subset(known, sample), random_state)
-            recommendation = recommendation.with_knowledge(known, evidence)
-    else:
-        seeds = (int(rng.integers(2**31 - 1)),)
-        given = subset(known, sample)
-        table = compare(rows, labels[sample], size, methods=names, seeds=seeds, **given)
-        recommendation = recommend_from(table, n_components is None, tuple(given))
-    return recommendation.with_sizes(neighbors_kept(rows, W, size))
-
-
-def _separated(
-    X: ArrayLike, found: Recommendation, known: Json, random_state: RandomState
-) -> tuple[tuple[int, int], ...]:
-    """Return pairs that the recommended method separates in a sample of the rows."""
-    rows = checked_embedding(X, "X")
-    sample = sorted_sample(len(rows), MAX_ROWS, np.random.default_rng(0))
-    rows, given = np.asarray(rows[sample], np.float32), subset(known, sample)
-    model: Transformer
-    if found.choice in ("rpml", KNOWN):
-        used = given if found.choice == KNOWN else {}
-        model = untrained_fit(rows, found.n_components, used, random_state)
-    else:
-        model = METHODS[found.choice].fit(rows, None, found.n_components, random_state)[0]
-    values = nuisance_values(given, len(rows)) if found.choice == KNOWN else None
-    return tuple(separated_pairs(rows, np.asarray(model.transform(rows)), sample, values))
-
-
-def own_rank_gain(X: Array, spectrum: Spectrum, size: int, seed: int) -> Interval:
-    """Return the rank gain by which a fit of RPML with this seed chooses its whitening.
-
-    The rows and splits are those of the fit; so are the axes, if the spectrum is that of all rows.
-    """
-    rng = Context(seed).rng("whiten")
-    rows = scatter_rows(FitInputs(no_groups(len(X))), rng)
-    splits = np.random.default_rng(int(rng.integers(2**31)))
-    judged = rows[judged_rows(len(rows), splits)]
-    sample, every = to_common_scale(X[judged], as_they_are=True)[0], np.arange(len(judged))
-    n_axes = n_leading_axes(len(rows), len(spectrum.variances), size)
-    data = coordinates(sample, every, spectrum, unit_input=True, n_components=size, least=n_axes)
-    return chosen_rank_gain(data, splits)
+            fits[KNOWN], choice = untrained_fit(rows, size, known, random_state)
+            assert choice.nuisance is not None
+            found = found.with_knowledge(known, choice.nuisance)
+    return found.with_sizes(neighbors_kept(rows, W, size)), fits
 
 
 def fitted_rank_gain(table: Comparison, n_components: int) -> Interval | None:

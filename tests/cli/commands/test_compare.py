@@ -1,6 +1,7 @@
 """rpml compare: a table with labels, a verdict without, clear refusals."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -52,8 +53,8 @@ def test_without_labels_the_verdict_is_about_the_fits_of_the_table(files, monkey
     """On half of the rows RPML is PCA here, on all of them it is not."""
     from rpml.evaluation import recommendation
 
-    strong = Interval(0.3, 0.2, 0.4)
-    monkeypatch.setattr(recommendation, "own_rank_gain", lambda *_: strong)
+    strong = SimpleNamespace(gain=Interval(0.3, 0.2, 0.4))
+    monkeypatch.setattr(recommendation, "untrained_fit", lambda *_: (None, strong))
     X = np.random.default_rng(0).standard_normal((300, 20)).astype(np.float32)
     np.save(files / "noise.npy", X)
     result = run(files / "noise.npy", "--dim", 4, "--methods", "pca,rpml", "--seeds", 1, "--json")

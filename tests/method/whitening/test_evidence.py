@@ -24,7 +24,6 @@ from rpml.method.whitening.evidence import (
     NO_GAIN,
     RankGains,
     choose,
-    chosen_rank_gain,
     judged_rows,
     n_directions,
     neighbor_scatter,
@@ -149,8 +148,8 @@ def test_the_last_scatter_is_made_where_something_uses_it():
 @pytest.mark.parametrize("shape", [(60, 30), (300, 3)])
 def test_too_little_data_stays_with_pca(shape):
     data, _ = sampled(np.random.default_rng(5).standard_normal(shape), 2)
-    assert chosen_rank_gain(data, np.random.default_rng(0)) == Interval(0, 0, 0)
     _, choice = neighbor_scatter(data, np.random.default_rng(0))
+    assert choice.gain == Interval(0, 0, 0)
     assert choice.source == "none"
     assert np.isinf(choice.shrinkage)
     assert "too few" in choice.reason

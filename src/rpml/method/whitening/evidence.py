@@ -71,14 +71,6 @@ def _too_little(data: Coordinates) -> str:
     return f"only {counted(n, 'row')}, too few to tell" if n < const.MIN_ROWS else ""
 
 
-@single_blas_thread()
-def chosen_rank_gain(data: Coordinates, rng: np.random.Generator) -> Interval:
-    """The rank gain by which a fit would judge its choice, of its `judged_rows`."""
-    if _too_little(data):
-        return NO_GAIN
-    return choose(RankGains(data, rng), data.n_components).gain or NO_GAIN
-
-
 def judged_rows(n: int, rng: np.random.Generator) -> Index:
     """Which of n rows are looked at: the first half makes the scatter, the second tests it."""
     return rng.permutation(n)[: const.JUDGED_ROWS]
