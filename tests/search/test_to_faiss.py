@@ -45,6 +45,20 @@ def test_integer_ids_are_kept(model, rows):
     np.testing.assert_array_equal(faiss_index(texts).search(rows[:50], 1)[1][:, 0], np.arange(50))
 
 
+def test_cells_find_what_a_scan_of_the_same_codes_finds(model, rows):
+    ids = 7 * np.arange(len(rows)) + 3
+    index = Index(model, output="int8").add(rows, ids)
+    scan, cells = faiss_index(index), faiss_index(index, cells=12)
+    inner = faiss.extract_index_ivf(faiss.downcast_index(cells.index))
+    assert (inner.nlist, inner.ntotal, cells.ntotal) == (12, len(rows), len(rows))
+    assert 1 <= inner.nprobe < 12
+    inner.nprobe = 12
+    for found, expected in zip(cells.search(rows, 5), scan.search(rows, 5), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="600 rows cannot have 601 cells"):
+        faiss_index(index, cells=601)
+
+
 def test_kinds_of_files(model, rows, tmp_path):
     model.save(tmp_path / "m.rpml")
     Index(model).add(rows).save(tmp_path / "x.index")

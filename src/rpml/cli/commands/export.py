@@ -12,6 +12,7 @@ Examples:
   rpml export model.rpml --to onnx -o model.onnx
   rpml export model.rpml --to faiss -o model.faiss
   rpml export vectors.index --to faiss -o vectors.faiss    (IndexPQ with its codes)
+  rpml export vectors.index --to faiss --cells 1000 -o vectors.faiss    (IndexIVFPQ)
   rpml export model.rpml --to sentence-transformers -o modules
   rpml export model.rpml --to numpy -o model.npz --dim 32
   rpml export model.rpml --to sql -o model.sql
@@ -33,6 +34,9 @@ def run(
         "FEATURES", "Vectors of the map; only for atlas.", default=None
     ),
     dim: int | None = opt.DIM,
+    cells: int | None = opt.number(
+        "Write an index as IndexIVFPQ with so many cells, for millions of rows.", default=None
+    ),
     seed: int = opt.SEED,
     force: bool = opt.FORCE,
     reading: LabeledReadingOptions,
@@ -59,11 +63,13 @@ def run(
         if features is not None or rows != ItemOptions():
             raise InputError(f"--to {to} takes the model alone: FEATURES are for --to atlas")
         check_export(to, output, force, [model])
+        if cells is not None and not (to == "faiss" and is_index(model)):
+            raise InputError("--cells is for an index that is exported to faiss")
         if to == "faiss" and is_index(model):
             if dim is not None:
                 raise InputError("an index has the dimensions it was built with: leave out --dim")
             index = Index.load(model)
-            fitted, written = index.model, write_faiss(index, output, force)
+            fitted, written = index.model, write_faiss(index, output, force, cells or 0)
         else:
             fitted = load_model(model, dim)
             written = export_model(fitted, to, output, overwrite=force)
