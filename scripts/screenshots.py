@@ -25,10 +25,10 @@ from rpml.pages.explorer.app import make_app  # noqa: E402
 from rpml.pages.explorer.catalog import make_catalog, start_work  # noqa: E402
 from rpml.pages.items import (  # noqa: E402
     Items,
-    Pictures,
     make_items,
+    picture_reader,
 )
-from rpml.pages.report.measurements import Source, measure  # noqa: E402
+from rpml.pages.report.measurements import Measurements, Source  # noqa: E402
 from rpml.pages.report.page import build_report  # noqa: E402
 from tests.pages.browser.chrome import Chrome, start_driver  # noqa: E402
 from tests.pages.explorer.client import running  # noqa: E402
@@ -75,7 +75,7 @@ def shoot_report(chrome: Chrome, page: str, folder: Path) -> None:
     (folder / "report.html").write_text(page, encoding="utf8")
     chrome.size(1280, 900)
     chrome.open((folder / "report.html").as_uri())
-    shoot(chrome, "report", 0, top_of(chrome, "#table .spaced"))
+    shoot(chrome, "report", 0, top_of(chrome, "#table .spaced + .spaced"))
     chrome.js("rpmlMaps[1].options.onPick(rpmlMaps[1].nearest(300, 200, 200))")
     start = top_of(chrome, "#maps") - 20
     shoot(chrome, "report-maps", start, top_of(chrome, "#changed") - start - 20)
@@ -107,12 +107,12 @@ def main() -> None:
         try:
             chrome.reset()
             page = build_report(
-                measure([model], X_new, new, Source("characters.rpml", "unseen-alphabets.npy"))
+                Measurements([model], X_new, new, Source("characters.rpml", "unseen-alphabets.npy"))
             )
             shoot_report(chrome, page, folder)
             catalog = make_catalog(model, X, items, "characters.npy")
             start_work(catalog, X).join()
-            app = make_app(catalog, Pictures(items, folder / "seen"))
+            app = make_app(catalog, picture_reader(items, folder / "seen"))
             with running(app) as port:
                 address = f"http://127.0.0.1:{port}"
                 shoot_explorer(chrome, address, {"id": items.ids[185]}, "explorer")

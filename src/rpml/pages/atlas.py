@@ -103,4 +103,4 @@ def check_atlas(
 def _picture(path: Path) -> dict[str, object] | None:
     """Return a thumbnail as Hugging Face datasets store images; None if it cannot be read."""
     small = thumbnail(path, SIDES[0])
-    return None if small is None else {"bytes": small.data, "path": path.name}
+    return None if small is None else {"bytes": small, "path": path.name}

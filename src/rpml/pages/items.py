@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -268,28 +267,13 @@ def clusters_of(model: RPML, X: Array) -> Labels | None:
 SIDES = (96, 80, 64, 48, 40, 32)
 MAX_PIXELS = 50_000_000
 SMALL, LARGE = 256, 900  # sides in the explorer
-_FEW_COLORS = 64  # line drawings, for which PNG is smaller than WebP and sharp
+_FEW_COLORS = 64  # line drawings, which are smaller and sharp without loss
 _TRIED = 32
 _TINY = 40  # smaller pictures are enlarged with hard pixels instead of a blur
 
 
-@dataclass(frozen=True)
-class Thumbnail:
-    """An encoded picture."""
-
-    data: bytes
-    kind: str
-    tiny: bool
-    """Whether it is enlarged when shown."""
-
-    @property
-    def uri(self) -> str:
-        """The src of an img element."""
-        return f"data:{self.kind};base64,{base64.b64encode(self.data).decode('ascii')}"
-
-
-def thumbnail(path: Path, side: int) -> Thumbnail | None:
-    """Return the picture with its longer side at most `side`; None if it cannot be read."""
+def thumbnail(path: Path, side: int) -> bytes | None:
+    """Return the picture as WebP, its longer side at most `side`; None if it cannot be read."""
     from rpml.vision.decode import ImageError, load_rgb
 
     try:
@@ -297,43 +281,44 @@ def thumbnail(path: Path, side: int) -> Thumbnail | None:
     except ImageError:
         return None
     image.thumbnail((side, side))
-    buffer, tiny = BytesIO(), max(image.size) < _TINY
-    if image.getcolors(_FEW_COLORS) is not None:
-        image.quantize(_FEW_COLORS).save(buffer, "PNG", optimize=True)
-        return Thumbnail(buffer.getvalue(), "image/png", tiny)
-    image.save(buffer, "WEBP", quality=68, method=2)
-    return Thumbnail(buffer.getvalue(), "image/webp", tiny)
+    if max(image.size) < _TINY:
+        factor = max(1, side // max(image.size))
+        image = image.resize((factor * image.width, factor * image.height), resample=0)
+    buffer = BytesIO()
+    lossless = image.getcolors(_FEW_COLORS) is not None
+    image.save(buffer, "WEBP", quality=68, method=2, lossless=lossless)
+    return buffer.getvalue()
 
 
 def fitting_side(paths: Sequence[Path | None], budget: int) -> int:
     """Estimate from a sample the largest side at which all fit (base64 takes 4 bytes for 3)."""
     tried = [path for path in paths[:: max(1, len(paths) // _TRIED)] if path is not None]
     for side in SIDES:
-        made = [t for path in tried if (t := thumbnail(path, side)) is not None]
-        mean = sum(len(t.data) for t in made) / max(1, len(made))
-        if 1.2 * mean * 4 / 3 * len(paths) <= budget:
+        sizes = [len(thumbnail(path, side) or b"") for path in tried]
+        if 1.2 * sum(sizes) / max(1, len(sizes)) * 4 / 3 * len(paths) <= budget:
             return side
     return SIDES[-1]
 
 
-class Pictures:
-    """Re-encoded pictures of the rows, with a cache.
+PictureReader = Callable[[int, bool], bytes | None]
 
-    Files outside `folder`, by a link created since the start, are not read.
+
+def picture_reader(items: Items, folder: Path) -> PictureReader:
+    """Return a function from a row to its picture, large or small, encoded again and cached.
+
+    Files outside the folder, by a link created since the start, are not read.
     """
+    images, root = items.images or [], folder.resolve()
 
-    def __init__(self, items: Items, folder: Path) -> None:
-        self._images = items.images or []
-        self._root = folder.resolve()
-        self.get = lru_cache(maxsize=4096)(self._get)
-
-    def _get(self, row: int, large: bool) -> Thumbnail | None:
-        """Return the picture of a row; None if there is none or it cannot be read."""
-        path = self._images[row] if row < len(self._images) else None
+    @lru_cache(maxsize=4096)
+    def read(row: int, large: bool) -> bytes | None:
+        path = images[row] if row < len(images) else None
         try:
             real = None if path is None else path.resolve(strict=True)
         except (OSError, RuntimeError):
             return None
-        if real is None or not real.is_relative_to(self._root):
+        if real is None or not real.is_relative_to(root):
             return None
         return thumbnail(real, LARGE if large else SMALL)
+
+    return read

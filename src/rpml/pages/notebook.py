@@ -123,7 +123,7 @@ def report(
     >>> rpml.report(rpml.RPML(16).fit(X), X, y).save("report.html")  # doctest: +SKIP
     """
     require("jinja2", "report", "rpml.report")
-    from rpml.pages.report.measurements import Source, measure
+    from rpml.pages.report.measurements import Measurements, Source
     from rpml.pages.report.page import build_report
 
     check_is_fitted(model)
@@ -131,7 +131,7 @@ def report(
     items = make_items(len(rows), labels=y, **shown)
     if queries is not None:
         items = replace(items, queries=check_rows(model, queries, reset=False))
-    return Report(build_report(measure([model], rows, items, Source("the model", "X"))))
+    return Report(build_report(Measurements([model], rows, items, Source("the model", "X"))))
 
 
 def explore(
@@ -156,14 +156,14 @@ def explore(
     require("uvicorn", "explore", "rpml.explore")
     from rpml.pages.explorer.app import address, make_app, open_socket, start
     from rpml.pages.explorer.catalog import make_catalog, start_work
-    from rpml.pages.items import Pictures
+    from rpml.pages.items import picture_reader
 
     check_is_fitted(model)
     rows = check_rows(model, X, reset=False)
     items = make_items(len(rows), labels=y, **shown)
     catalog = make_catalog(model, rows, items, "X")
     images = shown.get("images")
-    pictures = None if images is None else Pictures(items, Path(images))
+    pictures = None if images is None else picture_reader(items, Path(images))
     listener = open_socket("127.0.0.1", 0)
     server, thread = start(make_app(catalog, pictures), listener)
     start_work(catalog, rows)

@@ -7,8 +7,8 @@ import pytest
 
 from rpml.pages.explorer.app import make_app
 from rpml.pages.explorer.catalog import Catalog
-from rpml.pages.items import Pictures, make_items
-from rpml.pages.report.measurements import Source, measure
+from rpml.pages.items import make_items, picture_reader
+from rpml.pages.report.measurements import Measurements, Source
 from rpml.pages.report.page import build_report
 from tests.drawings import HOSTILE, Sample
 from tests.pages.browser.chrome import Chrome, fetch_axe, start_driver
@@ -62,7 +62,7 @@ def sample(driver: Chrome, sample: Sample) -> Sample:
 def report(sample: Sample) -> str:
     """Address of a report with pictures and labels."""
     page = build_report(
-        measure([sample.model], sample.X, sample.items, Source("model.rpml", "x.npy"))
+        Measurements([sample.model], sample.X, sample.items, Source("model.rpml", "x.npy"))
     )
     path = sample.folder / "report.html"
     path.write_text(page, encoding="utf8")
@@ -79,7 +79,7 @@ def hostile(sample: Sample) -> list[str]:
 def plain_report(sample: Sample, hostile: list[str]) -> str:
     """Address of a report without pictures, with hostile ids and labels."""
     items = make_items(len(hostile), hostile, [f"</script>{label}" for label in sample.labels])
-    page = build_report(measure([sample.model], sample.X, items, Source(HOSTILE, "x.npy")))
+    page = build_report(Measurements([sample.model], sample.X, items, Source(HOSTILE, "x.npy")))
     path: Path = sample.folder / "plain.html"
     path.write_text(page, encoding="utf8")
     return path.as_uri()
@@ -88,5 +88,5 @@ def plain_report(sample: Sample, hostile: list[str]) -> str:
 @pytest.fixture(scope="session")
 def explorer(catalog: Catalog, sample: Sample) -> Iterator[str]:
     """Address of an explorer that is ready."""
-    with running(make_app(catalog, Pictures(catalog.items, sample.images))) as port:
+    with running(make_app(catalog, picture_reader(catalog.items, sample.images))) as port:
         yield f"http://127.0.0.1:{port}"

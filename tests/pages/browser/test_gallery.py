@@ -9,7 +9,7 @@ import pytest
 
 from rpml.pages.explorer.app import make_app
 from rpml.pages.explorer.catalog import Catalog, make_catalog, start_work
-from rpml.pages.items import Pictures
+from rpml.pages.items import picture_reader
 from tests.drawings import Sample
 from tests.pages.browser.chrome import Chrome
 from tests.pages.browser.test_explorer import look
@@ -33,7 +33,7 @@ def named(sample: Sample) -> Catalog:
 @pytest.fixture(scope="module")
 def gallery(named: Catalog, sample: Sample) -> Iterator[str]:
     """An explorer that takes every uploaded image for the drawing 21."""
-    pictures = Pictures(named.items, sample.images)
+    pictures = picture_reader(named.items, sample.images)
     with running(make_app(named, pictures, lambda data: sample.X[21])) as port:
         yield f"http://127.0.0.1:{port}"
 

@@ -11,7 +11,7 @@ import pytest
 from rpml.pages.explorer.app import make_app
 from rpml.pages.explorer.catalog import make_catalog, start_work
 from rpml.pages.explorer.labeling import LabelStore, Learner
-from rpml.pages.items import Pictures, make_items
+from rpml.pages.items import make_items, picture_reader
 from tests.drawings import Sample
 from tests.pages.browser.chrome import Chrome
 from tests.pages.browser.test_explorer import HITS, look
@@ -37,7 +37,7 @@ def labeling(chrome: Chrome, sample: Sample, tmp_path: Path) -> Iterator[Labelin
     catalog = make_catalog(sample.model, sample.X, store.items)
     start_work(catalog, sample.X).join()
     learner = Learner(catalog, sample.X, store)
-    pictures = Pictures(items, sample.images)
+    pictures = picture_reader(items, sample.images)
     with running(make_app(catalog, pictures, learner=learner)) as port:
         yield Labeling(f"http://127.0.0.1:{port}", store, learner)
         chrome.open("about:blank")

@@ -12,7 +12,7 @@ from rpml.pages import layout
 from rpml.pages.explorer.app import make_app
 from rpml.pages.explorer.catalog import make_catalog, start_work
 from rpml.pages.items import Items, make_items
-from rpml.pages.report.measurements import Source, measure
+from rpml.pages.report.measurements import Measurements, Source
 from rpml.pages.report.page import build_report
 from tests.drawings import Sample
 from tests.pages.browser.chrome import Chrome
@@ -27,7 +27,9 @@ def write_report(sample: Sample) -> WriteReport:
     """Write a report on the sample's vectors; its address."""
 
     def write(name: str, items: Items) -> str:
-        page = build_report(measure([sample.model], sample.X, items, Source("model.rpml", "x.npy")))
+        page = build_report(
+            Measurements([sample.model], sample.X, items, Source("model.rpml", "x.npy"))
+        )
         path = sample.folder / f"{name}.html"
         path.write_text(page, encoding="utf8")
         return path.as_uri()

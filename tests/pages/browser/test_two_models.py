@@ -11,7 +11,7 @@ from rpml.pages.explorer.app import make_app
 from rpml.pages.explorer.catalog import Catalog, make_catalog, start_work
 from rpml.pages.explorer.index import ExactIndex
 from rpml.pages.items import make_items
-from rpml.pages.report.measurements import Source, measure
+from rpml.pages.report.measurements import Measurements, Source
 from rpml.pages.report.page import build_report
 from tests.drawings import Sample
 from tests.pages.browser.chrome import Chrome
@@ -43,7 +43,7 @@ def explorer(both: Catalog) -> Iterator[str]:
 def report(sample: Sample, second: RPML) -> str:
     items = make_items(300, sample.ids, sample.labels)
     source = Source("old.rpml", "x.npy", second="new.rpml")
-    page = build_report(measure([sample.model, second], sample.X, items, source))
+    page = build_report(Measurements([sample.model, second], sample.X, items, source))
     path = sample.folder / "two.html"
     path.write_text(page, encoding="utf8")
     return path.as_uri()
@@ -82,7 +82,10 @@ def test_the_report_compares_both(chrome: Chrome, report: str) -> None:
     assert len([cell for cell in cells if " – " in cell.text]) >= 4
     assert "new.rpml" in chrome.text("#verdict .lead")
     assert "nearest neighbors in common (95% interval" in chrome.text("#verdict")
-    assert "vs new.rpml" in chrome.find("#table svg").get_attribute("innerHTML")
+    (gain,) = (e for e in chrome.all("#table tr") if e.text.startswith("Gain in Recall@1"))
+    assert (
+        len([cell for cell in gain.find_elements("css selector", "td") if " to " in cell.text]) == 3
+    )
     captions = [e.text for e in chrome.all(".map > figcaption > [id]")]
     assert captions == ["Raw features", "old.rpml", "new.rpml"]
     chrome.js("rpmlMaps[2].options.onPick(7)")

@@ -111,8 +111,8 @@ def test_the_map_has_a_point_a_row(client: Client, sample: Sample) -> None:
 
 def test_pictures_are_encoded_anew(client: Client) -> None:
     small = client.get("/picture/3")
-    assert small.headers["content-type"] == "image/png"
-    assert small.body.startswith(b"\x89PNG")
+    assert small.headers["content-type"] == "image/webp"
+    assert small.body[8:12] == b"WEBP"
     assert client.get("/picture/3?large=1").status == 200
     assert client.get("/picture/99999").status == 404
 

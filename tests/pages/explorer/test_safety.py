@@ -15,7 +15,7 @@ from PIL import Image
 
 from rpml.pages.explorer.app import address, allowed_hosts, make_app, open_socket, warning
 from rpml.pages.explorer.catalog import Catalog, make_catalog
-from rpml.pages.items import Pictures, make_items
+from rpml.pages.items import make_items, picture_reader
 from rpml.runtime.errors import InputError
 from tests.drawings import Sample
 from tests.pages.explorer.client import SERVER_THREAD, Client, running
@@ -123,7 +123,7 @@ def test_links_made_later_do_not_lead_outside(sample: Sample, tmp_path: Path) ->
     (images / "1.png").symlink_to(secret)
     (images / "2.png").unlink()
     catalog = make_catalog(sample.model, sample.X[:3], items)
-    with running(make_app(catalog, Pictures(items, images))) as port:
+    with running(make_app(catalog, picture_reader(items, images))) as port:
         statuses = [Client(port).get(f"/picture/{i}").status for i in range(3)]
     assert statuses == [200, 404, 404]
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rpml.pages.report.measurements import SampledLabels, Space
+from rpml.pages.report.measurements import Space
 from rpml.pages.report.sections.quality import quality_by_code
 
 
@@ -11,15 +11,16 @@ def space(key, size):
     return Space(key, key, rng.normal(size=(60, size)).astype(np.float32), np.zeros((60, 1)))
 
 
-def test_table_and_chart():
+def test_table_of_codes():
     spaces = [space("raw", 32), space("rpml", 8)]
-    lines, figure = quality_by_code(spaces, None, np.random.default_rng(0))
-    assert [line.name for line in lines] == ["float32", "int8", "int4", "int2", "binary"]
-    assert lines[2].notes == {"raw": "16 bytes", "rpml": "4 bytes"}
-    low, high = map(float, lines[3].bounds("rpml").split(" – "))
-    assert low < float(lines[3].text("rpml").removesuffix("%")) < high
-    assert (lines[0].text("raw"), lines[0].bounds("raw")) == ("100.0%", "")
-    assert "retained" in figure["heading"]
-    assert ">int4</text>" in figure["svg"]
-    labels = SampledLabels(np.arange(50), np.array([str(i % 3) for i in range(50)]))
-    assert quality_by_code(spaces, labels, np.random.default_rng(0))[1]["heading"] == "Recall@1 (%)"
+    table = quality_by_code(spaces, None, np.random.default_rng(0))
+    assert "retained" in table.title
+    assert [name for name, _, _ in table.lines] == ["float32", "int8", "int4", "int2", "binary"]
+    assert [cell.small[-1] for cell in table.lines[2][2]] == ["16 bytes", "4 bytes"]
+    text, (interval, _), _ = table.lines[3][2][1]
+    low, high = map(float, interval.split(" – "))
+    assert low < float(text.removesuffix("%")) < high
+    exact = table.lines[0][2][0]
+    assert (exact.text, exact.small) == ("100.0%", ["128 bytes"])
+    labels = np.array([str(i % 3) for i in range(50)] + [""] * 10)
+    assert quality_by_code(spaces, labels, np.random.default_rng(0)).title == "Recall@1"

@@ -12,14 +12,14 @@ from rpml.evaluation.metrics.retrieval import KS
 from rpml.method.whitening.calibration import CALIBRATION
 from rpml.pages.items import make_items
 from rpml.pages.report.measurements import (
-    SampledLabels,
+    Measurements,
     Source,
     Space,
     label_free_scores,
     label_scores,
     make_spaces,
-    measure,
 )
+from rpml.pages.report.section import score_table
 from rpml.pages.report.verdict import as_pca, judge, points, with_labels, without_labels
 from rpml.runtime.intervals import Interval, share_interval
 from tests.drawings import Sample
@@ -40,8 +40,7 @@ def test_spaces_are_raw_pca_and_embedding(sample: Sample, spaces: list[Space]) -
 
 def test_table_agrees_with_the_metrics(sample: Sample, spaces: list[Space]) -> None:
     labels = np.array(sample.labels)
-    every = SampledLabels(np.arange(len(labels)), labels)
-    scores, differences = label_scores(spaces, every, np.random.default_rng(0))
+    scores, differences = label_scores(spaces, labels, np.random.default_rng(0))
     scores += label_free_scores(spaces, np.random.default_rng(0))
     by_name = {score.name: score.figures for score in scores}
     for space in spaces:
@@ -59,18 +58,17 @@ def test_table_agrees_with_the_metrics(sample: Sample, spaces: list[Space]) -> N
 
 def test_all_right_or_none_is_not_certain(spaces: list[Space]) -> None:
     for labels, share in ((["a"] * 300, 1.0), ([f"c{i}" for i in range(300)], 0.0)):
-        every = SampledLabels(np.arange(300), np.array(labels))
-        scores, _ = label_scores(spaces, every, np.random.default_rng(0))
+        scores, _ = label_scores(spaces, np.array(labels), np.random.default_rng(0))
         assert scores[0].figures["rpml"] == share_interval(share, 300)
 
 
 def test_every_estimate_without_labels_has_an_interval(spaces: list[Space]) -> None:
     scores = label_free_scores(spaces, np.random.default_rng(0))
-    assert not any(score.uses_labels for score in scores)
-    assert not any(scores[0].bounds(space.key) for space in spaces)  # dimensions are exact
-    for score in scores[1:]:
-        for key, figure in score.figures.items():
-            assert bool(score.bounds(key)) == (figure.value not in (0, 1))
+    lines = score_table("", spaces, scores).lines
+    assert not any(cell.small for cell in lines[0][2])  # dimensions are exact
+    for score, (_, _, cells) in zip(scores[1:], lines[1:], strict=True):
+        for figure, cell in zip(score.figures.values(), cells, strict=True):
+            assert bool(cell.small) == (figure.value not in (0, 1))
             assert figure.low <= figure.value <= figure.high
 
 
@@ -177,7 +175,7 @@ def test_a_model_that_is_pca_is_called_that() -> None:
     X = np.random.default_rng(0).standard_normal((300, 20))
     model = RPML(8, random_state=0).fit(X)
     assert model.outcome_ == "PCA"
-    said = judge(measure([model], X, make_items(len(X)), Source("m", "x")))
+    said = judge(Measurements([model], X, make_items(len(X)), Source("m", "x")))
     assert (said.tone, said.answer) == ("mixed", "No more than PCA")
     assert "the model is PCA" in said.sentence
     assert said.facts["What to expect"].startswith("The nearest neighbors are those of PCA")
@@ -213,14 +211,14 @@ def test_points_are_printed_with_their_interval() -> None:
 
 def test_only_labeled_rows_are_judged(sample: Sample, spaces: list[Space]) -> None:
     positions = np.arange(0, len(sample.X), 3)
-    labels = SampledLabels(positions, np.array(sample.labels)[positions])
+    labels = np.where(np.arange(300) % 3, "", sample.labels)
     scores, _ = label_scores(spaces, labels, np.random.default_rng(0))
-    recall = recall_at_k(spaces[2].vectors[positions], labels.values, ks=(1,))[1]
+    recall = recall_at_k(spaces[2].vectors[positions], labels[positions], ks=(1,))[1]
     assert scores[0].figures["rpml"].value == pytest.approx(recall)
 
 
 def test_bold_only_beyond_chance(spaces: list[Space]) -> None:
     rows = np.arange(len(spaces[0].vectors))
     random = np.random.default_rng(0).integers(5, size=len(rows)).astype(str)
-    scores, _ = label_scores(spaces, SampledLabels(rows, random), np.random.default_rng(0))
+    scores, _ = label_scores(spaces, random, np.random.default_rng(0))
     assert not any(score.best for score in scores)

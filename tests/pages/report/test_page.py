@@ -15,7 +15,7 @@ import pytest
 from rpml import RPML
 from rpml.pages.items import encode_category, fitted_on, make_items
 from rpml.pages.layout import quantized
-from rpml.pages.report.measurements import Source, measure
+from rpml.pages.report.measurements import Measurements, Source
 from rpml.pages.report.page import as_script, build_report
 from rpml.pages.report.sections.fit import call, settings
 from rpml.runtime.environment import versions
@@ -57,7 +57,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page(sample: Sample) -> str:
-    return build_report(measure([sample.model], sample.X, sample.items, SOURCE))
+    return build_report(Measurements([sample.model], sample.X, sample.items, SOURCE))
 
 
 def test_every_section_is_there_and_in_the_contents(page: str) -> None:
@@ -76,7 +76,7 @@ def test_every_picture_has_a_text_and_comes_with_the_page(page: str) -> None:
     assert len(images) > 200
     assert all(a["alt"] and a["src"].startswith("data:image/") for a in images)
     charts = [a for tag, a in Page(page).found if tag == "svg"]
-    assert len(charts) >= 8
+    assert len(charts) >= 6
     assert all(a["aria-label"] for a in charts)
 
 
@@ -106,7 +106,7 @@ def test_hostile_names_are_shown_as_text(sample: Sample) -> None:
     labels = [f"'\"><svg onload=alert(1)>{label}" for label in sample.labels]
     source = Source(HOSTILE, "</title><script>", HOSTILE)
     text = build_report(
-        measure([sample.model], sample.X, make_items(len(ids), ids, labels), source)
+        Measurements([sample.model], sample.X, make_items(len(ids), ids, labels), source)
     )
     parsed = Page(text)
     assert len(parsed.scripts) == 2
@@ -117,7 +117,7 @@ def test_hostile_names_are_shown_as_text(sample: Sample) -> None:
 
 
 def test_without_labels_images_and_ids(sample: Sample) -> None:
-    text = build_report(measure([sample.model], sample.X, make_items(len(sample.X)), SOURCE))
+    text = build_report(Measurements([sample.model], sample.X, make_items(len(sample.X)), SOURCE))
     parsed = Page(text)
     assert not parsed.every("img")
     assert 'id="retrieval"' not in text
@@ -130,7 +130,7 @@ def test_without_labels_images_and_ids(sample: Sample) -> None:
 def test_other_rows_than_the_training_rows(sample: Sample) -> None:
     rows = np.arange(0, len(sample.X), 2)
     items = make_items(len(rows), labels=np.array(sample.labels)[rows])
-    text = build_report(measure([sample.model], sample.X[rows], items, SOURCE))
+    text = build_report(Measurements([sample.model], sample.X[rows], items, SOURCE))
     assert "on which the model was not trained" in text
     assert "pseudo-cluster" not in json.loads(Page(text).scripts[0])["categories"]
 
@@ -145,13 +145,13 @@ def test_other_rows_than_the_training_rows(sample: Sample) -> None:
 )
 def test_labels_that_cannot_tell_give_no_verdict(sample: Sample, labels, reason) -> None:
     items = make_items(300, labels=labels)
-    text = build_report(measure([sample.model], sample.X, items, SOURCE))
+    text = build_report(Measurements([sample.model], sample.X, items, SOURCE))
     assert "Not enough data to say" in text
     assert reason in text
 
 
 def test_the_seed_decides_everything(sample: Sample, page: str) -> None:
-    assert build_report(measure([sample.model], sample.X, sample.items, SOURCE)) == page
+    assert build_report(Measurements([sample.model], sample.X, sample.items, SOURCE)) == page
 
 
 def test_a_fit_without_triplets_and_few_rows() -> None:
@@ -159,10 +159,10 @@ def test_a_fit_without_triplets_and_few_rows() -> None:
     model = RPML(2, clustering=np.zeros(12, int), training="always", random_state=0)
     with pytest.warns(UserWarning, match="triplet"):
         model.fit(X)
-    text = build_report(measure([model], X, make_items(12, labels=["a", "b"] * 6), SOURCE))
-    assert "there is nothing to count" in text
+    text = build_report(Measurements([model], X, make_items(12, labels=["a", "b"] * 6), SOURCE))
+    assert 'id="triplets"' not in text
     with pytest.raises(InputError, match="at least 3 rows"):
-        build_report(measure([model], X[:2], make_items(2), SOURCE))
+        build_report(Measurements([model], X[:2], make_items(2), SOURCE))
 
 
 @pytest.mark.slow
@@ -177,7 +177,7 @@ def test_5000_items_with_photographs_stay_under_10_megabytes(tmp_path: Path) -> 
         Image.fromarray(small[i]).resize((320, 240)).save(tmp_path / f"{i:05d}.jpg")
     model = RPML(8, max_iter=3, random_state=0).fit(X)
     items = make_items(n, labels=rng.integers(50, size=n), images=tmp_path)
-    text = build_report(measure([model], X, items, SOURCE))
+    text = build_report(Measurements([model], X, items, SOURCE))
     assert len(text.encode()) < 10_000_000
 
 
@@ -218,6 +218,6 @@ def test_settings_can_be_repeated(sample: Sample) -> None:
     assert "weight" not in call(sample.model)  # at its default
     again = eval(call(sample.model), {"RPML": RPML})
     assert again.get_params() == sample.model.get_params()
-    assert settings(sample.model)["n_components"] == "16"
-    assert settings(RPML.paper(4))["clustering: epsilon"] == "0.65"
+    assert settings(sample.model)["n_components"] == 16
+    assert settings(RPML.paper(4))["clustering: epsilon"] == 0.65
     assert {"python", "rpml", "numpy"} <= set(versions())

@@ -77,7 +77,7 @@ def run(
     from rpml.pages.explorer.catalog import MIN_ROWS, make_catalog, start_work
     from rpml.pages.explorer.index import ExactIndex
     from rpml.pages.explorer.labeling import LabelStore, Learner, check_labels_file
-    from rpml.pages.items import Pictures
+    from rpml.pages.items import picture_reader
 
     if save_labels is not None:
         read = [*models, features, metadata, rows.ids, rows.texts, backbone, whitening]
@@ -96,7 +96,7 @@ def run(
         catalog.titles["rpml"], title = short_names(models)
         catalog.add_model("second", title, model, ExactIndex(model.transform(values)))
     learner = None if store is None else Learner(catalog, values, store)
-    pictures = Pictures(items, Path(rows.images)) if rows.images else None
+    pictures = picture_reader(items, Path(rows.images)) if rows.images else None
     hosts = [host, *(allow_host or [])]
     app = make_app(catalog, pictures, describe, hosts, learner, scale)
     cached = Path(f"{models[0]}.explorer") if cache and len(items) >= MIN_ROWS else None

@@ -47,7 +47,7 @@ def run(
     from rpml.runtime.outputs import check_output
 
     require("jinja2", "report", "rpml report")
-    from rpml.pages.report.measurements import Source, measure
+    from rpml.pages.report.measurements import Measurements, Source
     from rpml.pages.report.page import build_report
 
     if not output.endswith((".html", ".htm")):
@@ -62,7 +62,7 @@ def run(
     first, *second = short_names(models)
     source = Source(first, Path(features).name, command, *second)
     with console.reporter() as report:
-        page = build_report(measure(fitted, values, items, source, seed, report), report)
+        page = build_report(Measurements(fitted, values, items, source, seed, report), report)
     with atomic_output(output, force) as temporary:
         temporary.write_text(page, encoding="utf8")
     fields = {"output": output, "rows": len(items), "bytes": len(page.encode("utf8"))}

@@ -21,7 +21,7 @@ from rpml.pages.explorer.catalog import Catalog
 from rpml.pages.explorer.labeling import LabelAnswers, Learner
 from rpml.pages.explorer.routes import Routes
 from rpml.pages.explorer.uploads import Describe
-from rpml.pages.items import Pictures
+from rpml.pages.items import PictureReader
 from rpml.runtime.errors import InputError, WriteError
 from rpml.runtime.wording import one_line
 
@@ -117,7 +117,7 @@ _SENTENCES = {
 
 def make_app(
     catalog: Catalog,
-    pictures: Pictures | None = None,
+    pictures: PictureReader | None = None,
     describe: Describe | None = None,
     hosts: Iterable[str] = (),
     learner: Learner | None = None,

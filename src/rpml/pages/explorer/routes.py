@@ -22,7 +22,7 @@ from rpml.pages.explorer.uploads import (
     parse_vector,
     upload_picture,
 )
-from rpml.pages.items import Pictures, Thumbnail
+from rpml.pages.items import PictureReader
 from rpml.runtime.context import Json
 from rpml.runtime.rows import Array
 from rpml.runtime.threads import thread_count
@@ -43,7 +43,7 @@ class Routes:
         self,
         answers: Answers,
         labels: LabelAnswers | None,
-        pictures: Pictures | None,
+        pictures: PictureReader | None,
         describe: Describe | None,
     ) -> None:
         self.answers, self.labels = answers, labels
@@ -132,16 +132,16 @@ class Routes:
             raise RequestError(404, "the explorer was started without --images")
         text = request.path_params["row"]
         large = request.query_params.get("large") == "1"
-        picture = await self._run(self.pictures.get, int(text), large) if is_digits(text) else None
+        picture = await self._run(self.pictures, int(text), large) if is_digits(text) else None
         if picture is None:
             raise RequestError(404, "this row has no picture that can be shown")
-        return Response(picture.data, media_type=picture.kind, headers=_CACHED)
+        return Response(picture, media_type="image/webp", headers=_CACHED)
 
     async def _uploaded_picture(self, request: Request) -> Response:
         upload = self.answers.uploads.get(request.path_params["token"])
         if upload is None or upload.picture is None:
             raise RequestError(404, "there is no such picture")
-        return Response(upload.picture.data, media_type=upload.picture.kind, headers=_CACHED)
+        return Response(upload.picture, media_type="image/webp", headers=_CACHED)
 
     async def _upload_vector(self, request: Request) -> Response:
         data = await _body(request, MAX_VECTOR_BYTES)
@@ -154,7 +154,7 @@ class Routes:
         vector = await self._run(self.describe, data)
         return self._uploaded(request, vector, await self._run(upload_picture, data))
 
-    def _uploaded(self, request: Request, vector: Array, picture: Thumbnail | None) -> Response:
+    def _uploaded(self, request: Request, vector: Array, picture: bytes | None) -> Response:
         name = unquote(request.headers.get("x-file-name", ""))[:200] or "upload"
         upload = Upload(name, vector, picture)
         self.answers.add_upload(upload)

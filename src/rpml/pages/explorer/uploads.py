@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rpml.io.features.numpy_files import read_npy_header
 from rpml.method.whitening.linear_map import Preprocessing
-from rpml.pages.items import Thumbnail, thumbnail
+from rpml.pages.items import thumbnail
 from rpml.runtime.errors import InputError
 from rpml.runtime.files import scratch_folder
 from rpml.runtime.rows import Array
@@ -64,7 +64,7 @@ class Upload:
 
     name: str
     vector: Array
-    picture: Thumbnail | None = None
+    picture: bytes | None = None
 
     @cached_property
     def token(self) -> str:
@@ -80,7 +80,7 @@ def _as_file(data: bytes) -> Iterator[Path]:
         yield path
 
 
-def upload_picture(data: bytes) -> Thumbnail | None:
+def upload_picture(data: bytes) -> bytes | None:
     """Return the thumbnail of an uploaded image."""
     with _as_file(data) as path:
         return thumbnail(path, UPLOAD_SIDE)

@@ -5,12 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rpml.estimator import RPML
 from rpml.evaluation.advice import Recommendation
+from rpml.evaluation.baselines import PCA
 from rpml.evaluation.metrics import first_hit_rank, kmeans_labels, nmi_interval
 from rpml.evaluation.metrics.label_free import (
     NEAREST,
@@ -25,7 +27,7 @@ from rpml.evaluation.registry import PCA_FAMILY
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.items import Items, clusters_of, fitted_on
 from rpml.pages.layout import linked_maps
-from rpml.pages.report.section import Gallery, Score
+from rpml.pages.report.section import Gallery
 from rpml.runtime.context import Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.intervals import Interval, interval, paired, share_interval
@@ -38,8 +40,9 @@ MAX_DRAWN = 5_000  # points per map
 THUMBNAIL_BYTES = 6_500_000
 N_STAGES = 4
 Listener = Callable[[Progress], object]
-Hits = dict[str, dict[int, NDArray[np.bool_]]]
-"""By key of the space and K: whether a labeled row has its label among its K nearest."""
+Texts = NDArray[np.str_]
+Gains = dict[str, dict[int, Interval]]
+"""Recall@K of the embedding minus that of each alternative, by alternative and K."""
 
 
 @dataclass(frozen=True)
@@ -73,58 +76,70 @@ class Space:
 
     @cached_property
     def spectrum(self) -> tuple[Array, Interval]:
-        """Shares of variance per axis."""
+        """Shares of variance per axis, and the effective rank."""
         return spectrum(self.vectors)
 
 
-@dataclass(frozen=True)
-class SampledLabels:
-    """The labeled rows of a sample: their positions in the sample, and their labels."""
+class Score(NamedTuple):
+    """A measure in every space, how to read it, and its format specification.
 
-    positions: NDArray[np.intp]
-    values: NDArray[np.str_]
+    `best` is the space that is better than all others beyond chance, if any.
+    """
 
-    def __len__(self) -> int:
-        return len(self.values)
+    name: str
+    reading: str
+    style: str
+    figures: dict[str, Interval]
+    best: str = ""
 
 
-@dataclass(frozen=True)
 class Measurements:
-    """All measurements, in the order of the sampled rows."""
+    """A sample of the rows, the spaces compared on it, and their maps.
 
-    model: RPML
-    source: Source
-    n_rows: int
-    trained: bool
-    """Whether the rows are the training rows."""
-    clusters: Labels | None
-    """(n_rows,) clusters of the fit, or of the rows if the fit made none; None for other rows."""
-    rows: NDArray[np.intp]
-    """(m,) measured rows."""
-    X: Array
-    """(m, d) their vectors."""
-    labels: SampledLabels | None
-    spaces: list[Space]
-    """Raw features, PCA if possible, and the embeddings of one or two models."""
-    scores: list[Score]
-    differences: dict[str, dict[int, Interval]]
-    """Recall@K of the embedding minus that of each alternative, by alternative and K; empty without
-    labels."""
-    shared: Interval | None
-    """Share of nearest neighbors that two models have in common; None for one model."""
-    advice: Recommendation | None
-    """The label-free recommendation; None with labels."""
-    drawn: NDArray[np.intp]
-    """(p,) positions in `rows` of the points on the maps."""
-    maps: dict[str, NDArray[np.float32]]
-    """(p, 2) points by space: "raw", "rpml" and perhaps "second"."""
-    gallery: Gallery
-    seed: int
+    `models` is one fitted model, or two to compare; sections about the fit are about the first,
+    `model`. `rows` (m,) are the measured rows, `X` (m, d) their vectors and `labels` (m,) their
+    labels, empty where unknown, or None if fewer than three are known. `trained` says whether all
+    rows are the training rows. `clusters` (n_rows,) are those of the fit, or of the measured rows
+    if it made none; None for other rows. `shared` is the share of nearest neighbors that two models
+    have in common, `advice` the label-free recommendation, if there are no labels. `drawn` (p,) are
+    positions in `rows` of the points on the maps, and `maps` has them (p, 2) by space.
+    """
 
-    @property
-    def items(self) -> Items:
-        """Ids, labels and pictures of all rows."""
-        return self.gallery.items
+    def __init__(
+        self,
+        models: Sequence[RPML],
+        X: Array,
+        items: Items,
+        source: Source,
+        seed: int = 0,
+        listen: Listener = lambda progress: None,
+    ) -> None:
+        if len(X) < 3:
+            raise InputError(f"a report needs at least 3 rows, the features have {len(X)}")
+        self.items, self.source, self.seed, self.n_rows = items, source, seed, len(X)
+        self.model = model = models[0]
+        rng = np.random.default_rng(seed)
+        listen(Progress("report", 0, N_STAGES))
+        self.rows = rows = _sample_rows(items, len(X), rng)
+        self.X, self.labels = X[rows], _sampled_labels(items, rows)
+        self.spaces = make_spaces(dict(zip(source.models, models, strict=True)), self.X)
+        listen(Progress("report", 1, N_STAGES))
+        self.label_free_scores = label_free_scores(self.spaces, rng)
+        self.shared = _shared_neighbors(self.spaces, rng)
+        self.label_scores: list[Score] = []
+        self.gains: Gains = {}
+        self.advice: Recommendation | None = None
+        if self.labels is not None:
+            self.label_scores, self.gains = label_scores(self.spaces, self.labels, rng)
+        else:
+            self.advice = _advice(model, self.X, seed)
+        listen(Progress("report", 2, N_STAGES))
+        self.drawn = sorted_sample(len(rows), MAX_DRAWN, rng)
+        drawn = {s.key: s.vectors[self.drawn] for s in self.spaces if s.key != "pca"}
+        self.maps = linked_maps(drawn, rng)
+        listen(Progress("report", 3, N_STAGES))
+        self.trained, self.clusters = fitted_on(model, X), _clusters(model, X, rows)
+        self.gallery = Gallery(items, rows[self.drawn], THUMBNAIL_BYTES)
 
     @property
     def embedding(self) -> Space:
@@ -143,60 +158,11 @@ class Measurements:
         return np.random.default_rng([self.seed, zlib.crc32(name.encode())])
 
 
-def measure(
-    models: Sequence[RPML],
-    X: Array,
-    items: Items,
-    source: Source,
-    seed: int = 0,
-    listen: Listener = lambda progress: None,
-) -> Measurements:
-    """Sample the rows, compare the spaces and lay out the maps.
-
-    `models` is one fitted model, or two to compare; sections about the fit are about the first.
-    """
-    if len(X) < 3:
-        raise InputError(f"a report needs at least 3 rows, the features have {len(X)}")
-    rng = np.random.default_rng(seed)
-    listen(Progress("report", 0, N_STAGES))
-    rows = _sample_rows(items, len(X), rng)
-    labels, sampled, model = _sampled_labels(items, rows), X[rows], models[0]
-    spaces = make_spaces(dict(zip(source.models, models, strict=True)), sampled)
-    listen(Progress("report", 1, N_STAGES))
-    scores = label_free_scores(spaces, rng)
-    shared = _shared_neighbors(spaces, rng)
-    differences: dict[str, dict[int, Interval]] = {}
-    if labels is not None:
-        with_labels, differences = label_scores(spaces, labels, rng)
-        scores = with_labels + scores
+def _advice(model: RPML, X: Array, seed: int) -> Recommendation:
     # a model that is PCA has no evidence of its own
     methods = PCA_FAMILY if model.outcome_ == "PCA" else CANDIDATES
-    size = len(model.components_)
     own = None if model.whitening_ is None else model.whitening_.gain
-    advice = None if labels else recommend_fitted(sampled, size, own, methods, seed)
-    listen(Progress("report", 2, N_STAGES))
-    drawn = sorted_sample(len(rows), MAX_DRAWN, rng)
-    maps = linked_maps({s.key: s.vectors[drawn] for s in spaces if s.key != "pca"}, rng)
-    listen(Progress("report", 3, N_STAGES))
-    return Measurements(
-        model=model,
-        source=source,
-        n_rows=len(X),
-        trained=fitted_on(model, X),
-        clusters=_clusters(model, X, rows),
-        rows=rows,
-        X=sampled,
-        labels=labels,
-        spaces=spaces,
-        scores=scores,
-        differences=differences,
-        shared=shared,
-        advice=advice,
-        drawn=drawn,
-        maps=maps,
-        gallery=Gallery(items, rows[drawn], THUMBNAIL_BYTES),
-        seed=seed,
-    )
+    return recommend_fitted(X, len(model.components_), own, methods, seed)
 
 
 def _sample_rows(items: Items, n: int, rng: np.random.Generator) -> NDArray[np.intp]:
@@ -210,12 +176,9 @@ def _sample_rows(items: Items, n: int, rng: np.random.Generator) -> NDArray[np.i
     return np.sort(np.concatenate([chosen, more]))
 
 
-def _sampled_labels(items: Items, rows: NDArray[np.intp]) -> SampledLabels | None:
-    """Return the labels of the rows; None if fewer than three have one."""
-    positions = np.flatnonzero(items.labeled_mask[rows])
-    if items.labels is None or len(positions) < 3:
-        return None
-    return SampledLabels(positions, np.array([items.labels[rows[i]] for i in positions]))
+def _sampled_labels(items: Items, rows: NDArray[np.intp]) -> Texts | None:
+    labels = np.array([items.label(row) or "" for row in rows])
+    return labels if (labels != "").sum() >= 3 else None
 
 
 def _clusters(model: RPML, X: Array, rows: NDArray[np.intp]) -> Labels | None:
@@ -232,8 +195,6 @@ def make_spaces(models: Mapping[str, RPML], X: Array) -> list[Space]:
 
     The spaces of the one or two models have the keys "rpml" and "second".
     """
-    from rpml.evaluation.baselines import PCA
-
     k = min(max(NEAREST, *KS), len(X) - 1)
     embeddings = [model.transform(X) for model in models.values()]
     n_dims = embeddings[0].shape[1]
@@ -255,37 +216,31 @@ def _shared_neighbors(spaces: Sequence[Space], rng: np.random.Generator) -> Inte
 
 
 def label_scores(
-    spaces: Sequence[Space], labels: SampledLabels, rng: np.random.Generator
-) -> tuple[list[Score], dict[str, dict[int, Interval]]]:
+    spaces: Sequence[Space], labels: Texts, rng: np.random.Generator
+) -> tuple[list[Score], Gains]:
     """Return Recall@K and NMI of the labeled rows, and the differences in Recall@K."""
-    hits: Hits = {}
-    for space in spaces:
-        ranks = first_hit_rank(space.vectors[labels.positions], labels.values)
-        hits[space.key] = {k: ranks < min(k, len(ranks)) for k in KS}
-    scores = [_recall_score(k, hits, rng) for k in KS]
-    clusters = {s.key: kmeans_labels(s.vectors[labels.positions], labels.values) for s in spaces}
-    figures = {key: nmi_interval(found, labels.values) for key, found in clusters.items()}
+    rows = np.flatnonzero(labels != "")
+    y = labels[rows]
+    ranks = {s.key: first_hit_rank(s.vectors[rows], y) for s in spaces}
+    hits = {k: {key: r < min(k, len(r)) for key, r in ranks.items()} for k in KS}
+    scores = [_recall_score(k, hits[k], rng) for k in KS]
     reading = "normalized mutual information of the labels and a k-means partition of the vectors"
-    scores.append(Score("NMI", reading, "percent", figures, uses_labels=True))
-    others = [key for key in hits if key != "rpml"]
-    differences = {
-        key: {k: paired(hits["rpml"][k], hits[key][k], rng) for k in KS} for key in others
+    nmi = {s.key: nmi_interval(kmeans_labels(s.vectors[rows], y), y) for s in spaces}
+    scores.append(Score("NMI", reading, ".1%", nmi))
+    others = [key for key in ranks if key != "rpml"]
+    return scores, {
+        key: {k: paired(hits[k]["rpml"], hits[k][key], rng) for k in KS} for key in others
     }
-    return scores, differences
 
 
-def _recall_score(k: int, hits: Hits, rng: np.random.Generator) -> Score:
-    reading = (
-        "share of items whose nearest neighbor has the same label"
-        if k == 1
-        else f"share of items with their own label among the {k} nearest neighbors"
-    )
-    figures = {
-        key: share_interval(float(by_k[k].mean()), len(by_k[k])) for key, by_k in hits.items()
-    }
+def _recall_score(k: int, hits: Mapping[str, NDArray[np.bool_]], rng: np.random.Generator) -> Score:
+    reading = f"share of items with their own label among the {k} nearest neighbors"
+    if k == 1:
+        reading = "share of items whose nearest neighbor has the same label"
+    figures = {key: share_interval(float(hit.mean()), len(hit)) for key, hit in hits.items()}
     first = max(figures, key=lambda key: figures[key].value)
-    clear = all(paired(hits[first][k], hits[key][k], rng).clear > 0 for key in hits if key != first)
-    return Score(f"Recall@{k}", reading, "percent", figures, True, first if clear else "")
+    clear = all(paired(hits[first], hits[key], rng).clear > 0 for key in hits if key != first)
+    return Score(f"Recall@{k}", reading, ".1%", figures, first if clear else "")
 
 
 def label_free_scores(spaces: Sequence[Space], rng: np.random.Generator) -> list[Score]:
@@ -293,31 +248,31 @@ def label_free_scores(spaces: Sequence[Space], rng: np.random.Generator) -> list
     raw = spaces[0].neighbors
     k = min(NEAREST, raw.shape[1])
     measures: list[tuple[str, str, str, Callable[[Space], Interval]]] = [
-        ("Dimensions", "per vector", "whole", lambda s: Interval(s.n_dims, s.n_dims, s.n_dims)),
+        ("Dimensions", "per vector", ",.0f", lambda s: Interval(s.n_dims, s.n_dims, s.n_dims)),
         (
             "Neighbors retained",
             f"share of the {k} nearest neighbors by the raw features that remain among the {k} "
             "nearest",
-            "percent",
+            ".1%",
             lambda s: interval(neighbor_overlap(raw, s.neighbors, k), rng),
         ),
         (
             "Effective rank",
             "how many directions the vectors use; far below the dimensions means waste",
-            "tenths",
+            ".1f",
             lambda s: s.spectrum[1],
         ),
         (
             "Hubness",
             f"skewness of how often items appear among the {k} nearest of others; above about 1 a "
             "few items crowd the results",
-            "number",
+            ".2f",
             lambda s: hubness_interval(s.neighbors, k, rng),
         ),
         (
             "Antihubs",
             f"share of items that are among the {k} nearest of no other item; lower is better",
-            "percent",
+            ".1%",
             lambda s: interval(is_antihub(s.neighbors, k), rng),
         ),
     ]

@@ -7,7 +7,7 @@ from importlib.resources import files
 from types import ModuleType
 
 from rpml.pages import assets
-from rpml.pages.items import Category, Thumbnail, encode_category
+from rpml.pages.items import Category, encode_category
 from rpml.pages.layout import quantized
 from rpml.pages.report.measurements import N_STAGES, Listener, Measurements
 from rpml.pages.report.sections import SECTIONS
@@ -16,7 +16,6 @@ from rpml.runtime.context import Progress
 from rpml.runtime.extras import require
 from rpml.runtime.wording import counted
 
-_KINDS = {"image/png": "p", "image/webp": "w"}
 _MAP_NEIGHBORS = 6
 
 
@@ -34,9 +33,7 @@ def map_data(measurements: Measurements) -> dict[str, object]:
         "ids": [items.ids[row] for row in rows],
         "texts": None if items.texts is None else [items.texts[row] for row in rows],
         "categories": _categories(measurements, rows),
-        "thumbs": None
-        if items.images is None
-        else [_short(gallery.thumbnail(row)) for row in rows],
+        "thumbs": None if items.images is None else [gallery.encoded(row) for row in rows],
         "neighbors": _neighbors(measurements),
     }
 
@@ -61,12 +58,6 @@ def _neighbors(measurements: Measurements) -> dict[str, list[list[int]]] | None:
         return None
     spaces = [space for space in measurements.spaces if space.key in measurements.maps]
     return {space.key: space.neighbors[:, :_MAP_NEIGHBORS].tolist() for space in spaces}
-
-
-def _short(picture: Thumbnail | None) -> str:
-    if picture is None:
-        return ""
-    return _KINDS[picture.kind] + base64.b64encode(picture.data).decode("ascii")
 
 
 def as_script(data: dict[str, object]) -> str:
@@ -100,9 +91,9 @@ def build_report(measurements: Measurements, listen: Listener = lambda progress:
     for section in SECTIONS:
         content = section.content(measurements)
         if content is not None:
-            body = environment.from_string(_MACROS + section.template).render(content)
-            sections.append({"anchor": section.anchor, "title": section.title, "body": body})
-            sections[-1]["how"] = content["how"]
+            template = section.template or _template("standard.html")
+            body = environment.from_string(_MACROS + template).render(content)
+            sections.append((section.anchor, section.title, content["how"], body))
     texts = {name: content.decode() for name, content in assets("report").items()}
     style, script = ("\n".join(texts[name] for name in part) for part in (STYLES, SCRIPTS))
     policy = (

@@ -1,20 +1,22 @@
-"""A section of the report, and what sections show: items with their pictures, and scores."""
+"""A section of the report, and what sections show: tables, and items with their pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+import base64
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from rpml.pages.items import Items, Thumbnail, fitting_side, thumbnail
+from rpml.pages.items import Items, fitting_side, thumbnail
+from rpml.runtime.intervals import Interval
 
 if TYPE_CHECKING:
-    from rpml.pages.report.measurements import Measurements
-    from rpml.runtime.intervals import Interval
+    from rpml.pages.report.measurements import Measurements, Score, Space
 
 Content = dict[str, object]
-_PLACES = {"percent": 1, "tenths": 1, "number": 2, "whole": 0}
+Strip = tuple["list[ItemView]", str, str]
+"""Items side by side, a remark and a heading."""
 _TONES = {"right": "same label", "wrong": "another label"}
 
 
@@ -23,61 +25,66 @@ class Section:
     """One section; add it to the table in `rpml.pages.report.sections`.
 
     `anchor` is its id in the page. `content` returns the values of the template, of which "how" is
-    the sentence on how to read the section, or None to omit it. `template` is Jinja2 HTML; the
-    macros of ``macros.html`` are available as ``ui``.
+    the sentence on how to read the section, or None to omit it. `template` is Jinja2 HTML, by
+    default ``standard.html``; the macros of ``macros.html`` are available as ``ui``.
     """
 
     anchor: str
     title: str
     content: Callable[[Measurements], Content | None]
-    template: str
+    template: str = ""
 
 
-@dataclass(frozen=True)
-class Score:
-    """One line of a table: a measure in every space, and how to read it."""
+class Cell(NamedTuple):
+    """A cell of a table; `small` is shown below it, `mark` is "best", "concern" or empty."""
 
-    name: str
-    reading: str
-    style: str
-    """"percent", "tenths", "number" or "whole"."""
-    figures: dict[str, Interval]
-    """By key of the space; bounds are equal for values that hold by definition."""
-    uses_labels: bool = False
-    best: str = ""
-    """The space that is better than all others beyond chance, if any."""
-    notes: dict[str, str] = field(default_factory=dict)
-
-    def text(self, key: str) -> str:
-        """Return the value in a space."""
-        return format_value(self.figures[key].value, self.style)
-
-    def bounds(self, key: str) -> str:
-        """Return the interval in a space; empty if the value is exact."""
-        figure = self.figures[key]
-        return "" if figure.low == figure.high else format_interval(figure, self.style)
+    text: str
+    small: Sequence[str] = ()
+    mark: str = ""
 
 
-def format_value(value: float, style: str) -> str:
-    if style == "percent":
-        return f"{100 * value:.1f}%"
-    return f"{value:,.{_PLACES[style]}f}".replace("-", "−")
+class Table(NamedTuple):
+    """A title, (key of the space or "", title) of each column, and the lines.
+
+    A line is a name, how to read it, and its cells.
+    """
+
+    title: str
+    columns: Sequence[tuple[str, str]]
+    lines: Sequence[tuple[str, str, Sequence[Cell]]]
 
 
-def format_interval(figure: Interval, style: str) -> str:
-    scale = 100 if style == "percent" else 1
-    low, high = (f"{scale * v:,.{_PLACES[style]}f}" for v in (figure.low, figure.high))
-    return f"{low} – {high}".replace("-", "−")
+def figure_cell(figure: Interval, style: str, *notes: str, mark: str = "") -> Cell:
+    """Return a figure, formatted by a format specification, with its interval unless exact."""
+    value, low, high = (format(v, style) for v in (figure.value, figure.low, figure.high))
+    bounds = [] if figure.low == figure.high else [f"{low} – {high}".replace("%", "")]
+    small = [text.replace("-", "−") for text in (*bounds, *notes)]
+    return Cell(value.replace("-", "−"), small, mark)
 
 
-@dataclass(frozen=True)
-class ItemView:
+def score_table(title: str, spaces: Sequence[Space], scores: Sequence[Score]) -> Table:
+    """Return a table with one column per space."""
+    lines = [
+        (
+            score.name,
+            score.reading,
+            [
+                figure_cell(figure, score.style, mark="best" if key == score.best else "")
+                for key, figure in score.figures.items()
+            ],
+        )
+        for score in scores
+    ]
+    return Table(title, [(space.key, space.title) for space in spaces], lines)
+
+
+class ItemView(NamedTuple):
     """An item with its picture and frame; `tone` is "" (unknown), "query", "right" or "wrong"."""
 
     id: str
     text: str
     label: str | None
-    picture: Thumbnail | None
+    picture: str
     tone: str = ""
     role: str = ""
 
@@ -98,16 +105,17 @@ class Gallery:
         side = fitting_side([paths[row] for row in rows] if paths else [], budget)
 
         @cache
-        def made(row: int) -> Thumbnail | None:
+        def encoded(row: int) -> str:
             path = paths[row] if paths else None
-            return None if path is None else thumbnail(path, side)
+            picture = None if path is None else thumbnail(path, side)
+            return "" if picture is None else base64.b64encode(picture).decode("ascii")
 
-        self.thumbnail = made
+        self.encoded = encoded
 
     def view(self, row: int, tone: str = "", role: str = "") -> ItemView:
         """Return the view of one item."""
         items = self.items
-        shown = items.ids[row], items.text(row), items.label(row), self.thumbnail(row)
+        shown = items.ids[row], items.text(row), items.label(row), self.encoded(row)
         return ItemView(*shown, tone, role)
 
     def results(self, query: int, rows: Iterable[int]) -> list[ItemView]:

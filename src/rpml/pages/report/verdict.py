@@ -54,10 +54,10 @@ def _judge_first(measurements: Measurements) -> Verdict:
     if measurements.advice is not None:
         return without_labels(measurements.advice, rows_phrase(measurements))
     labels = measurements.labels
-    if labels is not None and (reason := _too_few(labels.values)):
+    if labels is not None and (reason := _too_few(labels[labels != ""])):
         return Verdict("open", "Not enough data to say", reason, {})
-    gains = {key: by_k[1] for key, by_k in measurements.differences.items()}
-    recall = {key: share.value for key, share in measurements.scores[0].figures.items()}
+    gains = {key: by_k[1] for key, by_k in measurements.gains.items()}
+    recall = {key: share.value for key, share in measurements.label_scores[0].figures.items()}
     return with_labels(gains, recall, sizes, rows_phrase(measurements), measurements.source.models)
 
 
@@ -77,8 +77,9 @@ def rows_phrase(measurements: Measurements) -> str:
     """Describe the measured rows."""
     measured, total = len(measurements.rows), measurements.n_rows
     rows = f"{measured:,} of {total:,} items" if measured < total else counted(total, "item")
-    if measurements.labels is not None and len(measurements.labels) < measured:
-        rows = f"the {len(measurements.labels):,} labeled items among {rows}"
+    labels = measurements.labels
+    if labels is not None and (labels == "").any():
+        rows = f"the {(labels != '').sum():,} labeled items among {rows}"
     which = "the model was" if measurements.trained else "the model was not"
     return f"{rows}, on which {which} trained"
 

@@ -16,9 +16,7 @@ export function counted(n, noun, plural = `${noun}s`) {
 export function image(item, alt, large = false) {
   if (!item.picture) return null;
   const path = item.row === null ? `upload/${item.upload}` : `${item.row}${large ? "?large=1" : ""}`;
-  const node = element("img", { src: `/picture/${path}`, alt, loading: "lazy" });
-  node.onload = () => node.classList.toggle("tiny", Math.max(node.naturalWidth, node.naturalHeight) < 40);
-  return node;
+  return element("img", { src: `/picture/${path}`, alt, loading: "lazy" });
 }
 
 export function facts(item) {

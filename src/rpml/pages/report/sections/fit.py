@@ -1,8 +1,5 @@
 """Sections about the fit: checks, training, clusters, triplets, settings."""
 
-import re
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,88 +7,61 @@ from rpml.estimator import RPML
 from rpml.estimator.description import mean_losses, outcome_lines
 from rpml.estimator.fitted import describe_settings
 from rpml.evaluation.diagnostics import of_clusters, of_stability, of_triplets, of_whitening
-from rpml.pages.report import charts
+from rpml.pages.report.charts import Series, histogram, line_chart
 from rpml.pages.report.measurements import Measurements
-from rpml.pages.report.section import Content, ItemView, Section
+from rpml.pages.report.section import Cell, Content, Section, Strip, Table
 from rpml.runtime.environment import versions
 from rpml.runtime.rows import Labels, sorted_sample
 from rpml.runtime.wording import counted, one_line
 
 _MIN_ROWS, _STABILITY_ROWS = 60, 3000  # range in which the stability of clusters is measured
-
-
-def _checks(measurements: Measurements) -> Content | None:
-    """Show diagnostics of a fit with clusters and triplets; the table has those of neighbors."""
-    model, X = measurements.model, measurements.X
-    labels = getattr(model, "labels_", None)
-    if labels is None:
-        return None
-    checks = [*of_clusters(labels), *of_triplets(model), *of_whitening(model)]
-    if len(X) >= _MIN_ROWS:
-        rng = measurements.rng("checks")
-        rows = sorted_sample(len(X), _STABILITY_ROWS, rng)
-        checks.insert(4, of_stability(model, X[rows], rng))
-    shown = [
-        replace(d, title=_worded(d.title), shown=_worded(d.shown), meaning=_worded(d.meaning))
-        for d in checks
-    ]
-    how = "Properties of the fit that need no labels; a line marked ▲ needs attention."
-    return {"how": how, "checks": shown}
-
-
-def _worded(text: str) -> str:
-    """Replace rows by items, the word of the page."""
-    return re.sub(r"\brow(s?)\b", r"item\1", text.replace("->", "→"))
-
-
-_CHECKS_TEMPLATE = """
-<div class="scroller" role="region" aria-label="Table of checks" tabindex="0">
-<table class="scores">
-  <thead><tr><th scope="col">Check</th><th scope="col" class="number">Value</th></tr></thead>
-  <tbody>
-  {% for check in checks %}
-    <tr{% if check.concern %} class="concern"{% endif %}>
-      <th scope="row">{{ check.title }}<span class="reading">{{ check.meaning }}</span></th>
-      <td class="number">
-        {% if check.concern %}
-        <span aria-hidden="true">▲</span><span class="unseen">needs attention: </span>
-        {% endif %}
-        {{ check.shown }}
-      </td>
-    </tr>
-  {% endfor %}
-  </tbody>
-</table>
-</div>
-"""
-CHECKS = Section("checks", "Checks", _checks, _CHECKS_TEMPLATE)
-
-
 _HEADINGS = {
     "loss": "Mean loss per triplet",
     "gradient_norm": "Gradient norm",
     "mean_weight": "Mean triplet weight",
 }
+_SAME = 0.02  # relative range below which weights count as equal
+_OTHER_ROWS = "These features are not the training rows, so the {} cannot be shown as items."
+
+
+def _cluster_labels(measurements: Measurements) -> Labels:
+    """Return the clusters of the fit, or of the measured rows if it made none."""
+    fitted: Labels | None = getattr(measurements.model, "labels_", None)
+    if fitted is not None:
+        return fitted
+    assert measurements.clusters is not None
+    return measurements.clusters[measurements.rows]
+
+
+def _checks(measurements: Measurements) -> Content:
+    """Show diagnostics of clusters, triplets and whitening; the first table has the neighbors'."""
+    model, X = measurements.model, measurements.X
+    checks = list(of_clusters(_cluster_labels(measurements)))
+    if len(X) >= _MIN_ROWS:
+        rng = measurements.rng("checks")
+        checks.append(of_stability(model, X[sorted_sample(len(X), _STABILITY_ROWS, rng)], rng))
+    checks += [*of_triplets(model), *of_whitening(model)]
+    lines = [
+        (d.title, d.meaning, [Cell(d.shown, mark="concern" if d.concern else "")]) for d in checks
+    ]
+    how = "Properties of the fit that need no labels; a line marked ▲ needs attention."
+    return {"how": how, "tables": [Table("Check", [("", "Value")], lines)]}
+
+
+CHECKS = Section("checks", "Checks", _checks)
 
 
 def _training(measurements: Measurements) -> Content:
-    """Show the curves of the history; a constant one is described in words."""
+    """Show what the fit came to, and the curves of its history."""
     model = measurements.model
     step = "epoch" if model.solver == "stochastic" else "iteration"
-    figures, constants = [], []
     history = {**getattr(model, "history_", {}), "loss": mean_losses(model)}
+    figures = []
     for name, heading in _HEADINGS.items():
         values = np.asarray(history.get(name, []), float)
-        if len(values) == 0:
-            continue
-        if len(values) == 1 or charts.is_constant(values):
-            throughout = " throughout" if len(values) > 1 else ""
-            constants.append(f"{heading}: {charts.number(float(values[0]))}{throughout}.")
-            continue
-        log = name == "gradient_norm" and bool(values.min() > 0)
-        line = charts.Series(heading, "rpml", values)
-        figures.append(charts.line_chart(heading, [line], step, log))
-    lines = [f"{name.capitalize()}: {text}." for name, text in outcome_lines(model).items()]
+        if len(values) > 1:
+            log = name == "gradient_norm"
+            figures.append(line_chart(heading, [Series(heading, "rpml", values)], step, log))
     how = (
         "The loss should fall and level off, and the gradient norm should fall by orders of "
         "magnitude. A mean triplet weight near 0 means that the fit ignores its triplets."
@@ -99,55 +69,37 @@ def _training(measurements: Measurements) -> Content:
     return {
         "how": how if figures else "What the fit came to, and why.",
         "figures": figures,
-        "lines": [*lines, *constants],
+        "lines": [f"{name.capitalize()}: {text}." for name, text in outcome_lines(model).items()],
     }
 
 
-_TRAINING_TEMPLATE = """
-<div class="charts">{% for figure in figures %}{{ ui.chart(figure) }}{% endfor %}</div>
-{% for line in lines %}<p>{{ line }}</p>{% endfor %}
-"""
-TRAINING = Section("training", "Training", _training, _TRAINING_TEMPLATE)
+TRAINING = Section("training", "Training", _training)
 
 
 def _clusters(measurements: Measurements) -> Content:
     """Show cluster sizes, and examples if the rows are the training rows."""
-    fitted = getattr(measurements.model, "labels_", None)
-    shown, gallery = measurements.clusters, measurements.gallery
-    labels = fitted
-    if labels is None:  # then the measured rows were clustered
-        assert shown is not None
-        labels = shown[measurements.rows]
+    labels, shown = _cluster_labels(measurements), measurements.clusters
     sizes = np.bincount(labels[labels >= 0])
-    sizes = sizes[sizes > 0]
-    samples = [] if shown is None else cluster_samples(shown, 5, 10)
-    together = sizes[sizes > 1]
-    facts = {
-        "of two or more items": f"{len(together):,}",
-        "their median size": f"{float(np.median(together)) if len(together) else 0:g}",
-        "items of the largest": f"{int(sizes.max(initial=0)):,}",
-        "singletons": f"{int((sizes == 1).sum()):,}",
-    }
-    noise = int((labels < 0).sum())
-    if noise:
-        facts["items in none"] = f"{noise:,}"
+    strips: list[Strip] = [
+        (
+            [measurements.gallery.view(row) for row in rows],
+            counted(size, "item"),
+            f"Pseudo-cluster {name}",
+        )
+        for name, size, rows in ([] if shown is None else cluster_samples(shown, 5, 10))
+    ]
     role = "take the place of labels in the fit"
-    if fitted is None:
+    if not hasattr(measurements.model, "labels_"):
         role = "were made for this report, since the fit had no use for clusters"
+    title, axis = "Sizes of the pseudo-clusters", "items per pseudo-cluster"
     return {
         "how": (
             f"The pseudo-clusters {role}. Many small and pure ones are good; a single giant or "
             "mostly singletons are a warning."
         ),
-        "figure": charts.histogram(
-            "Sizes of the pseudo-clusters", sizes, "items per pseudo-cluster", log_bins=True
-        ),
-        "facts": facts,
-        "samples": [
-            (name, counted(size, "item"), [gallery.view(row) for row in rows])
-            for name, size, rows in samples
-        ],
-        "trained": shown is not None,
+        "figures": [histogram(title, sizes[sizes > 0], axis, doubling=True)] if sizes.any() else [],
+        "strips": {"Examples, from the largest to the smallest": strips} if strips else {},
+        "note": _OTHER_ROWS.format("pseudo-clusters") if shown is None else "",
     }
 
 
@@ -165,65 +117,33 @@ def cluster_samples(labels: Labels, count: int, members: int) -> list[tuple[int,
     return shown
 
 
-_CLUSTERS_TEMPLATE = """
-<div class="halves">
-  <div class="charts one">{{ ui.chart(figure) }}</div>
-  <dl class="numbers">
-    {% for name, value in facts.items() %}
-    <div><dt>{{ name }}</dt><dd>{{ value }}</dd></div>
-    {% endfor %}
-  </dl>
-</div>
-{% if samples %}
-<h3>Examples, from the largest to the smallest</h3>
-{% for name, size, views in samples %}
-{{ ui.strip(views, size, "Pseudo-cluster " ~ name) }}
-{% endfor %}
-{% elif not trained %}
-<p class="note">
-  These features are not the training rows, so the pseudo-clusters cannot be shown as items.
-</p>
-{% endif %}
-"""
-CLUSTERS = Section("clusters", "Pseudo-clusters", _clusters, _CLUSTERS_TEMPLATE)
-
-
-_SAME = 0.02  # relative range below which weights count as equal
+CLUSTERS = Section("clusters", "Pseudo-clusters", _clusters)
 
 
 def _triplets(measurements: Measurements) -> Content | None:
-    """Show histograms of weights and probabilities, and examples for training rows.
-
-    None if the fit was not trained.
-    """
-    model = measurements.model
-    if not hasattr(model, "triplets_"):
+    """Show weights and probabilities, and examples for training rows; None without triplets."""
+    model, trained = measurements.model, measurements.trained
+    if not len(getattr(model, "triplets_", ())):
         return None
     weights, probabilities = model.triplet_weights_, model.triplet_probabilities_
-    figures = [charts.histogram("Triplet probabilities", probabilities, "probability")]
-    summary = f"{counted(len(weights), 'triplet')}."
-    if charts.is_constant(weights):
-        summary += f" All have the weight {charts.number(float(weights[0]))}."
-    else:
-        figures.insert(0, charts.histogram("Triplet weights", weights, "weight"))
-    by, columns = "weight", {}
-    if measurements.trained and len(weights):
-        by, most, least = trusted_triplets(model)
-        columns = {
-            name: [_triplet_strip(measurements, int(t)) for t in part]
-            for name, part in (("Highest", most), ("Lowest", least))
-        }
+    by, most, least = trusted_triplets(model)
+    columns = {f"Highest {by}": most, f"Lowest {by}": least} if trained else {}
     return {
         "how": (
             "A triplet asks that the positive be closer to the anchor than the negative. Its "
             "weight says how much the fit relies on it, its probability (at most 0.5) how well "
             "the embedding satisfies it."
         ),
-        "figures": figures,
-        "summary": summary,
-        "trained": measurements.trained,
-        "by": by,
-        "columns": columns,
+        "figures": [
+            histogram("Triplet weights", weights, "weight"),
+            histogram("Triplet probabilities", probabilities, "probability"),
+        ],
+        "lines": [f"{counted(len(weights), 'triplet')}."],
+        "strips": {
+            title: [_triplet_strip(measurements, int(t)) for t in part]
+            for title, part in columns.items()
+        },
+        "note": "" if trained else _OTHER_ROWS.format("triplets"),
     }
 
 
@@ -244,30 +164,15 @@ def trusted_triplets(model: RPML, count: int = 4) -> tuple[str, NDArray[np.intp]
     return "weight" if vary else "probability", pick(order[::-1]), pick(order)
 
 
-def _triplet_strip(measurements: Measurements, t: int) -> tuple[list[ItemView], str]:
+def _triplet_strip(measurements: Measurements, t: int) -> Strip:
     model, gallery = measurements.model, measurements.gallery
     roles = zip(model.triplets_[t].tolist(), ("anchor", "positive", "negative"), strict=True)
     weight, probability = model.triplet_weights_[t], model.triplet_probabilities_[t]
     views = [gallery.view(row, "", role) for row, role in roles]
-    return views, f"weight {weight:.3g}, probability {probability:.3g}"
+    return views, f"weight {weight:.3g}, probability {probability:.3g}", ""
 
 
-_TRIPLETS_TEMPLATE = """
-<div class="charts">{% for figure in figures %}{{ ui.chart(figure) }}{% endfor %}</div>
-<p>{{ summary }}</p>
-{% if columns %}
-<div class="halves">
-  {% for name, strips in columns.items() %}
-  <div><h3>{{ name }} {{ by }}</h3>{% for s in strips %}{{ ui.strip(*s) }}{% endfor %}</div>
-  {% endfor %}
-</div>
-{% elif not trained %}
-<p class="note">
-  These features are not the training rows, so the triplets cannot be shown as items.
-</p>
-{% endif %}
-"""
-TRIPLETS = Section("triplets", "Triplets", _triplets, _TRIPLETS_TEMPLATE)
+TRIPLETS = Section("triplets", "Triplets", _triplets)
 
 
 def _settings(measurements: Measurements) -> Content:
@@ -278,29 +183,22 @@ def _settings(measurements: Measurements) -> Content:
         facts["rows measured"] = f"{measured:,} of {measurements.n_rows:,}"
     return {
         "how": "Everything needed to repeat the fit and this report.",
-        "call": call(measurements.model),
-        "command": measurements.source.command,
+        "commands": [call(measurements.model), measurements.source.command],
         "settings": settings(measurements.model),
         "versions": facts,
     }
 
 
-def settings(model: RPML) -> dict[str, str]:
-    """Return all settings of the fit, as text."""
-    described = describe_settings(model)
-    flat: dict[str, str] = {}
-    for name, value in described.items():
+def settings(model: RPML) -> dict[str, object]:
+    """Return all settings of the fit."""
+    flat: dict[str, object] = {}
+    for name, value in describe_settings(model).items():
         if isinstance(value, dict):
             (kind, inner), *_ = value.items()
-            flat[name] = kind
-            flat |= {f"{name}: {key}": _setting_text(v) for key, v in inner.items()}
+            flat |= {name: kind, **{f"{name}: {key}": v for key, v in inner.items()}}
         else:
-            flat[name] = _setting_text(value)
+            flat[name] = value
     return flat
-
-
-def _setting_text(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def call(model: RPML) -> str:
@@ -312,8 +210,7 @@ def call(model: RPML) -> str:
 
 
 _SETTINGS_TEMPLATE = """
-<pre class="code" tabindex="0">{{ call }}</pre>
-{% if command %}<pre class="code" tabindex="0">{{ command }}</pre>{% endif %}
+{% for line in commands if line %}<pre class="code" tabindex="0">{{ line }}</pre>{% endfor %}
 <div class="halves">
   <details><summary>All {{ settings|length }} settings</summary>
     <div class="scroller" role="region" aria-label="Settings" tabindex="0">

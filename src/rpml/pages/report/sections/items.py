@@ -5,9 +5,9 @@ from numpy.typing import NDArray
 
 from rpml.evaluation.metrics.label_free import neighbor_overlap
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.pages.layout import grid_side, layout_note, snap_to_grid
+from rpml.pages.layout import grid_side, snap_to_grid
 from rpml.pages.report.measurements import Measurements
-from rpml.pages.report.section import Content, ItemView, Section
+from rpml.pages.report.section import Content, Section, Strip
 
 SHOWN = 6  # neighbors per query
 Rows = NDArray[np.intp]
@@ -15,65 +15,19 @@ Rows = NDArray[np.intp]
 
 def _maps(measurements: Measurements) -> Content:
     """Return the titles and notes of the maps; the points are passed as data."""
-    notes = []
-    if len(measurements.drawn) < measurements.n_rows:
-        notes.append(
-            f"The maps show {len(measurements.drawn):,} of {measurements.n_rows:,} items, chosen "
-            "at random."
-        )
-    notes.append(layout_note(len(measurements.drawn)))
+    drawn, total = len(measurements.drawn), measurements.n_rows
+    sampled = f"The maps show {drawn:,} of {total:,} items, chosen at random."
     return {
         "how": (
             "Items with similar vectors are close together. Point at an item or tap it, and it is "
             "marked in every map. Distances between distant groups mean little."
         ),
         "maps": measurements.titles,
-        "notes": " ".join(note for note in notes if note),
+        "notes": sampled if drawn < total else "",
     }
 
 
-_MAPS_TEMPLATE = """
-<div class="controls">
-  <label>Color by <select id="color-by"></select></label>
-  <label>Find
-    <input id="find" type="search" placeholder="an id or a text" autocomplete="off"
-      spellcheck="false">
-  </label>
-  <span id="find-status" class="muted" role="status"></span>
-  <button type="button" id="find-next" hidden>Next match</button>
-</div>
-<div class="maps">
-  {% for key, title in maps.items() %}
-  <figure class="map" data-map="{{ key }}">
-    <figcaption>
-      <span id="map-{{ key }}">{{ title }}</span>
-      <span class="map-buttons">
-        <button type="button" data-act="in" aria-label="Zoom in, {{ title }}">+</button>
-        <button type="button" data-act="out" aria-label="Zoom out, {{ title }}">−</button>
-        <button type="button" data-act="reset" aria-label="Show all, {{ title }}">⤢</button>
-      </span>
-    </figcaption>
-    <div class="map-box">
-      <canvas tabindex="0" role="application" aria-labelledby="map-{{ key }}"
-        aria-describedby="map-keys"></canvas>
-    </div>
-  </figure>
-  {% endfor %}
-</div>
-<div id="legend" class="legend" role="group" aria-label="Legend" hidden></div>
-<p class="note" id="map-keys">
-  Drag to move; click the map, then scroll to zoom (or pinch). Keyboard: arrow keys go from item to
-  item, Shift with arrows moves the map, + and − zoom, 0 shows all, Enter selects an item.
-</p>
-{% if notes %}<p class="note" id="map-notes">{{ notes }}</p>{% endif %}
-<div id="card" class="card" role="status" aria-live="polite">
-  <p class="muted">No item selected: point at one, or find one by its id.</p>
-</div>
-<noscript>
-  <p class="note">The maps need JavaScript; everything else on this page works without it.</p>
-</noscript>
-"""
-MAPS = Section("maps", "Maps", _maps, _MAPS_TEMPLATE)
+MAPS = Section("maps", "Maps", _maps, '{% include "maps.html" %}')
 
 
 def _changed(measurements: Measurements) -> Content:
@@ -90,8 +44,7 @@ def _changed(measurements: Measurements) -> Content:
         same = len(set(one) & set(other))
         remark = f"{same} of {len(one)} neighbors {'in common' if two else 'retained'}"
         views = {title: gallery.results(query, indices) for title, indices in lists.items()}
-        query_view = gallery.view(query, "query")
-        pairs.append({"query": query_view, "lists": views, "remark": remark})
+        pairs.append((gallery.view(query, "query"), remark, views))
     how = "Items that retained the fewest nearest neighbors: judge which list is better."
     if two:
         how = "Items with the fewest nearest neighbors in common: judge which list is better."
@@ -123,20 +76,18 @@ def most_changed(
 
 
 _CHANGED_TEMPLATE = """
-{% for pair in pairs %}
+{% for query, remark, lists in pairs %}
 <div class="pair">
   <div class="pair-query">
-    {{ ui.item(pair.query, "named") }}
-    <p class="muted">{{ pair.remark }}</p>
+    {{ ui.item(query, "named") }}
+    <p class="muted">{{ remark }}</p>
   </div>
   <div class="pair-lists">
-    {% for title, views in pair.lists.items() %}
+    {% for title, views in lists.items() %}
     <div><h3>{{ title }}</h3>{{ ui.row(views) }}</div>
     {% endfor %}
   </div>
 </div>
-{% else %}
-<p>There are too few items to compare neighbors.</p>
 {% endfor %}
 """
 CHANGED = Section("changed", "What changed most", _changed, _CHANGED_TEMPLATE)
@@ -147,19 +98,17 @@ def _retrieval(measurements: Measurements) -> Content | None:
     labels, gallery = measurements.labels, measurements.gallery
     if labels is None:
         return None
-    rows = measurements.rows[labels.positions]
-    vectors = measurements.embedding.vectors[labels.positions]
-    k = min(SHOWN, len(rows) - 1)
-    nearest = nearest_neighbors(vectors, k, metric="cosine").indices
+    labeled = np.flatnonzero(labels != "")
+    rows, vectors = measurements.rows[labeled], measurements.embedding.vectors[labeled]
+    nearest = nearest_neighbors(vectors, min(SHOWN, len(rows) - 1), metric="cosine").indices
     rng = measurements.rng("retrieval")
-    successes, failures = retrieval_queries(nearest, labels.values, 5, rng)
+    chosen = retrieval_queries(nearest, labels[labeled], 5, rng)
 
-    def strip(i: int) -> tuple[list[ItemView], str]:
+    def strip(i: int) -> Strip:
         query = int(rows[i])
         views = gallery.results(query, rows[nearest[i]].tolist())
         right = sum(v.tone == "right" for v in views)
-        query_view = gallery.view(query, "query", "query")
-        return [query_view, *views], f"{right} of {len(views)} right"
+        return [gallery.view(query, "query", "query"), *views], f"{right} of {len(views)} right", ""
 
     return {
         "how": (
@@ -167,10 +116,10 @@ def _retrieval(measurements: Measurements) -> Content | None:
             "Green with a tick: same label; red and dashed: another label. Queries are chosen at "
             "random among the best and the worst, one per label."
         ),
-        "columns": [
-            ("Successes", "right", [strip(i) for i in successes.tolist()]),
-            ("Failures", "wrong", [strip(i) for i in failures.tolist()]),
-        ],
+        "strips": {
+            title: [strip(i) for i in queries.tolist()]
+            for title, queries in zip(("Successes", "Failures"), chosen, strict=True)
+        },
     }
 
 
@@ -181,35 +130,20 @@ def retrieval_queries(
 
     One per label, and only labels with at least two items, since others can only fail.
     """
-    right = (labels[nearest[:, :SHOWN]] == labels[:, None]).mean(axis=1)
+    right = (labels[nearest] == labels[:, None]).mean(axis=1)
     _, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     able = np.flatnonzero(sizes[codes] > 1)
 
     def pick(score: NDArray[np.floating]) -> Rows:
         order = able[np.lexsort((rng.random(len(able)), -score[able]))]
         _, first = np.unique(codes[order], return_index=True)
-        return np.asarray(order[np.sort(first)[:count]])
+        best = order[np.sort(first)[:count]]
+        return np.asarray(best[score[best] > 0.5])
 
-    successes = pick(right)
-    failures = pick(1 - right)
-    return successes[right[successes] > 0.5], failures[right[failures] < 0.5]
+    return pick(right), pick(1 - right)
 
 
-_RETRIEVAL_TEMPLATE = """
-<div class="halves">
-  {% for title, kind, strips in columns %}
-  <div>
-    <h3>{{ title }}</h3>
-    {% for s in strips %}
-    {{ ui.strip(*s) }}
-    {% else %}
-    <p class="muted">No query has mostly {{ kind }} results.</p>
-    {% endfor %}
-  </div>
-  {% endfor %}
-</div>
-"""
-RETRIEVAL = Section("retrieval", "Hits and misses", _retrieval, _RETRIEVAL_TEMPLATE)
+RETRIEVAL = Section("retrieval", "Hits and misses", _retrieval)
 
 
 _PICTURES, _TEXTS = 20, 6  # cells per side

@@ -4,8 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.evaluation.separated import SHOWN, separated_pairs
+from rpml.method.graph.heaps import nearest_rows
 from rpml.pages.report.measurements import Measurements
-from rpml.pages.report.section import Content, ItemView, Section
+from rpml.pages.report.section import Content, Section, Strip
 from rpml.runtime.rows import Array, sorted_sample, unit_rows
 from rpml.runtime.wording import counted
 
@@ -29,49 +30,54 @@ def _knowledge(measurements: Measurements) -> Content | None:
             f"Of the items shown here, {before} have the value of their nearest neighbor by the "
             f"raw features, {after} by the embedding."
         )
-    found_by: list[list[ItemView]] = []
+    strips: dict[str, list[Strip]] = {}
     if queries is not None:
-        sentence, found_by = _queries(measurements, queries)
+        sentence, answers = _queries(measurements, queries)
         lines.append(sentence)
+        strips["The nearest item of a query, before and now"] = answers
     pairs = separated_pairs(raw.vectors, found.vectors, measurements.rows, known)
     view, roles = measurements.gallery.view, values or [""] * measurements.n_rows
+    strips["Nearest neighbors that no longer are: does their difference matter?"] = [
+        ([view(row, role=roles[row]) for row in pair], "", "") for pair in pairs
+    ]
     return {
         "how": (
             "The embedding discounts what differs between near items, and what was given as not "
             "to matter: it should no longer decide which items are near."
         ),
         "lines": lines,
-        "found_by": found_by,
-        "strips": [[view(row, role=roles[row]) for row in pair] for pair in pairs],
+        "strips": strips,
+        "note": (
+            "If it does, use PCA, or say what belongs together (labels, groups, pairs); if a "
+            "nuisance was given, leave it out."
+        ),
     }
 
 
-def _queries(measurements: Measurements, queries: Array) -> tuple[str, list[list[ItemView]]]:
+def _queries(measurements: Measurements, queries: Array) -> tuple[str, list[Strip]]:
     """Return how often queries are nearest to each other, and what a few of them find."""
     raw, found = measurements.spaces[0].vectors, measurements.embedding.vectors
     sample = sorted_sample(len(queries), MAX_QUERIES, measurements.rng("queries"))
     asked = np.asarray(queries[sample])
     nearest, shares = [], []
     for documents, own in ((raw, asked), (found, measurements.model.transform(asked))):
-        units = unit_rows(np.asarray(own, np.float32))
-        by_document = units @ unit_rows(np.asarray(documents, np.float32)).T
-        by_query = units @ units.T
-        np.fill_diagonal(by_query, -2)
-        nearest.append(by_document.argmax(axis=1))
-        shares.append(float((by_query.max(axis=1) > by_document.max(axis=1)).mean()))
+        units, rows = (unit_rows(np.asarray(x, np.float32)) for x in (own, documents))
+        score, row = nearest_rows(units, rows, 1)
+        by_query = nearest_rows(units, units, 1, own=np.arange(len(units)))[0]
+        nearest.append(row[:, 0])
+        shares.append(float((by_query > score).mean()) if len(asked) > 1 else 0.0)
     sentence = (
         f"Of {counted(len(asked), 'query', 'queries')}, {shares[0]:.0%} are nearer to another "
         f"query than to any item by the raw features, {shares[1]:.0%} by the embedding."
     )
-    changed = np.flatnonzero(nearest[0] != nearest[1])[:SHOWN].tolist()
-    view, rows = measurements.gallery.view, measurements.rows
-    return sentence, [
-        [
-            view(int(rows[nearest[i][place]]), role=f"query {sample[place]}, {when}")
-            for i, when in enumerate(("before", "now"))
-        ]
-        for place in changed
-    ]
+    strips = []
+    for place in np.flatnonzero(nearest[0] != nearest[1])[:SHOWN].tolist():
+        before, now = (
+            measurements.gallery.view(int(measurements.rows[rows[place]]), role=when)
+            for rows, when in zip(nearest, ("before", "now"), strict=True)
+        )
+        strips.append(([before, now], "", f"query {sample[place]}"))
+    return sentence, strips
 
 
 def shared(neighbors: NDArray[np.integer], values: NDArray[np.str_]) -> float:
@@ -81,17 +87,4 @@ def shared(neighbors: NDArray[np.integer], values: NDArray[np.str_]) -> float:
     return float(same[known].mean()) if known.any() else 0.0
 
 
-_TEMPLATE = """
-{% for line in lines %}<p>{{ line }}</p>{% endfor %}
-{% if found_by %}
-<h3>The nearest item of a query, before and now</h3>
-{% for s in found_by %}{{ ui.strip(s) }}{% endfor %}
-{% endif %}
-{% if strips %}
-<h3>Nearest neighbors that no longer are: does their difference matter?</h3>
-{% for s in strips %}{{ ui.strip(s) }}{% endfor %}
-<p class="note">If it does, use PCA, or say what belongs together (labels, groups, pairs); if a
-nuisance was given, leave it out.</p>
-{% endif %}
-"""
-KNOWLEDGE = Section("knowledge", "What was discounted", _knowledge, _TEMPLATE)
+KNOWLEDGE = Section("knowledge", "What was discounted", _knowledge)

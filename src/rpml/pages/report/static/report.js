@@ -22,8 +22,7 @@
   }
 
   function source(i) {
-    const code = data.thumbs ? data.thumbs[i] : "";
-    return code ? `data:image/${code[0] === "p" ? "png" : "webp"};base64,${code.slice(1)}` : "";
+    return data.thumbs?.[i] ? `data:image/webp;base64,${data.thumbs[i]}` : "";
   }
 
   const images = new Map();
@@ -45,9 +44,7 @@
   function picture(i) {
     const src = source(i);
     if (!src) return element("span", { className: "text" }, element("span", { textContent: textOf(i) }));
-    const image = element("img", { src, alt: textOf(i), title: textOf(i) });
-    image.onload = () => image.classList.toggle("tiny", Math.max(image.naturalWidth, image.naturalHeight) < 40);
-    return image;
+    return element("img", { src, alt: textOf(i), title: textOf(i) });
   }
 
   function frame(query, i) {
