@@ -57,6 +57,18 @@ def test_several_columns_and_numbers(rpml, files, tmp_path):
     same_map(tmp_path / "m.rpml", RPML(16, random_state=0).fit(X, nuisance=known), X)
 
 
+def test_a_matrix_is_several_columns_of_numbers(rpml, files, tmp_path):
+    folder, X, _, length = files
+    numbers = np.stack([length, np.sin(length)], axis=1)
+    np.save(tmp_path / "numbers.npy", numbers)
+    args = ("fit", folder / "x.npy", "-o", tmp_path / "m.rpml", "--dim", 16)
+    rpml(*args, "--nuisance", tmp_path / "numbers.npy")
+    same_map(tmp_path / "m.rpml", RPML(16, random_state=0).fit(X, nuisance=numbers), X)
+    np.save(tmp_path / "few.npy", numbers[1:])
+    refused = rpml.refused(*args, "--force", "--nuisance", tmp_path / "few.npy")
+    assert f"({len(X) - 1}, 2) are not numbers for each of {len(X)} rows" in refused
+
+
 def test_queries_from_a_file(rpml, files, tmp_path):
     folder, X, *_ = files
     args = ("fit", folder / "x.npy", "-o", tmp_path / "m.rpml", "--dim", 16)

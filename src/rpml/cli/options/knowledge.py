@@ -114,16 +114,33 @@ def read_nuisance_columns(
     """Read the columns of a nuisance by name: that of the column, or of the file."""
     from rpml.io.features import read_labels
 
-    columns = {}
+    columns: dict[str, NDArray[Any]] = {}
     for name in parse_names(nuisance) or []:
         inside = not os.path.exists(name)
         if inside and str(data.name).lower().endswith(".npy"):
             raise InputError(f"--nuisance {name}: there is no such file, and {data.name} is .npy")
         n_rows = len(data.values)
+        if matrix := {} if inside else _matrix_columns(Path(name), n_rows):
+            columns |= matrix
+            continue
         path, column = (str(data.name), name) if inside else (name, _header(Path(name), n_rows))
         values = read_labels(path, n_rows, data.ids, column, reading.id_column, partial=True)
         columns[name if inside else Path(name).stem] = _as_numbers(values)
     return columns
+
+
+def _matrix_columns(path: Path, n_rows: int) -> dict[str, NDArray[Any]]:
+    """Return the columns of a .npy file of two dimensions; none of any other file."""
+    from rpml.io.features.numpy_files import load_npy
+
+    if path.suffix.lower() != ".npy" or (values := load_npy(path)).ndim != 2:
+        return {}
+    if len(values) != n_rows or values.dtype.kind not in "fiu":
+        raise InputError(
+            f"--nuisance {path}: {values.dtype} of the shape {values.shape} are not numbers for "
+            f"each of {n_rows} rows"
+        )
+    return {f"{path.stem} {i}": column for i, column in enumerate(values.T)}
 
 
 def _header(path: Path, n_rows: int) -> str | None:
