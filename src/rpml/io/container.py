@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import stat
-import struct
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -26,11 +25,6 @@ from rpml.runtime.wording import first_line, reason_of
 
 MAX_BYTES = 32 * 2**30
 MAX_HEADER = 16 * 2**20
-_DTYPES = {
-    "bool": "BOOL", "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64",
-    "uint8": "U8", "uint16": "U16", "uint32": "U32", "uint64": "U64",
-    "float16": "F16", "float32": "F32", "float64": "F64",
-}  # fmt: skip
 _START = b'{"__metadata__":{"rpml":'
 _DISGUISES = {
     b"PK\x03\x04": "a zip archive (an .npz or a PyTorch file?)",
@@ -56,14 +50,6 @@ def canonical_json(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
 
 
-def _storable(name: str, array: NDArray[np.generic]) -> NDArray[np.generic]:
-    array = np.asarray(array)
-    if array.dtype.name not in _DTYPES:
-        raise TypeError(f"array {name!r} has dtype {array.dtype}, which a file cannot hold")
-    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    return little if little.flags.c_contiguous else np.ascontiguousarray(little)
-
-
 def _digest(arrays: Mapping[str, NDArray[np.generic]], text: str) -> str:
     """Return the sha256 of the metadata and of each array's name, dtype, shape and bytes."""
     state = hashlib.sha256(text.encode())
@@ -72,23 +58,6 @@ def _digest(arrays: Mapping[str, NDArray[np.generic]], text: str) -> str:
         state.update(f"\0{name}\0{array.dtype.name}\0{array.shape}\0".encode())
         state.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return "sha256:" + state.hexdigest()
-
-
-def _header(arrays: Arrays, text: str) -> tuple[bytes, list[str]]:
-    # largest items first keeps every array aligned; then by name, so that files are reproducible
-    order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
-    header: Json = {"__metadata__": {"rpml": text, "checksum": _digest(arrays, text)}}
-    start = 0
-    for name in order:
-        stop = start + arrays[name].nbytes
-        header[name] = {
-            "dtype": _DTYPES[arrays[name].dtype.name],
-            "shape": list(arrays[name].shape),
-            "data_offsets": [start, stop],
-        }
-        start = stop
-    encoded = json.dumps(header, separators=(",", ":")).encode()
-    return encoded + b" " * (-len(encoded) % 8), order
 
 
 def write_container(
@@ -100,21 +69,27 @@ def write_container(
     overwrite: bool = True,
 ) -> None:
     """Write arrays and metadata atomically; equal content gives equal bytes."""
-    stored = {name: _storable(name, array) for name, array in arrays.items()}
-    text = canonical_json(
-        {
-            "kind": kind,
-            "format_version": version,
-            "rpml_version": rpml.__version__,
-            "metadata": metadata,
-        }
-    )
-    with atomic_output(path, overwrite) as temporary, open(temporary, "wb") as file:
-        header, order = _header(stored, text)
-        file.write(struct.pack("<Q", len(header)))
-        file.write(header)
-        for name in order:
-            file.write(stored[name].reshape(-1).view(np.uint8).data)
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    stored = {}
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biuf":
+            raise TypeError(f"array {name!r} has dtype {array.dtype}, which a file cannot hold")
+        stored[name] = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
+    fields = {
+        "kind": kind,
+        "format_version": version,
+        "rpml_version": rpml.__version__,
+        "metadata": metadata,
+    }
+    checksum = _digest(stored, canonical_json(fields))
+    text = canonical_json({**fields, "checksum": checksum})
+    with atomic_output(path, overwrite) as temporary:
+        try:
+            save_file(stored, temporary, {"rpml": text})
+        except SafetensorError as error:  # such as a full disk
+            raise OSError(first_line(error)) from error
 
 
 def is_container(path: str | Path) -> bool:
@@ -153,8 +128,8 @@ def _check_file(path: Path) -> None:
         raise ModelFormatError(f"{path} has {status.st_size} bytes, more than any rpml file")
 
 
-def _read(path: Path, whole: bool) -> tuple[Arrays, Json, dict[str, str]]:
-    """Read a file of rpml: its arrays, if `whole`, its fields and the text of these."""
+def _read(path: Path, whole: bool) -> tuple[Arrays, Json, bool]:
+    """Read a file of rpml: its arrays, if `whole`, its fields, and whether its checksum fits."""
     from safetensors import SafetensorError, safe_open
 
     _check_file(path)
@@ -165,16 +140,19 @@ def _read(path: Path, whole: bool) -> tuple[Arrays, Json, dict[str, str]]:
             arrays = {name: file.get_tensor(name) for name in names}
     except (SafetensorError, OSError, KeyError, TypeError, OverflowError, AttributeError) as error:
         raise ModelFormatError(f"{path} is damaged: {first_line(error)}") from error
-    if "rpml" not in raw or "checksum" not in raw:
+    if "rpml" not in raw:
         raise ModelFormatError(f"{path} is a safetensors file, but not written by rpml")
     try:
         fields = json.loads(raw["rpml"])
         check_json(fields, {"metadata": {}, "rpml_version?": str})
+        checksum = fields.pop("checksum", None)
     except (ValueError, RecursionError) as error:
         known = isinstance(error, ModelFormatError)
         reason = str(error) if known else "its metadata is not JSON"
         raise ModelFormatError(f"{path} is damaged: {reason}") from error
-    return arrays, fields, raw
+    # older files have the checksum next to the text, which it is of
+    text = raw["rpml"] if "checksum" in raw else canonical_json(fields)
+    return arrays, fields, _digest(arrays, text) == raw.get("checksum", checksum)
 
 
 def container_kind(path: str | Path) -> str:
@@ -187,7 +165,7 @@ def read_container(path: str | Path, kind: str, version: int) -> tuple[Arrays, J
 
     Returns the arrays, and "format_version", "rpml_version" and the writer's own "metadata".
     """
-    arrays, fields, raw = _read(Path(path), whole=True)
+    arrays, fields, intact = _read(Path(path), whole=True)
     if fields.get("kind") != kind:
         stored = str(fields.get("kind"))[:40]
         raise ModelFormatError(f"{path} is {_with_article(stored)}, not {_with_article(kind)}")
@@ -199,7 +177,7 @@ def read_container(path: str | Path, kind: str, version: int) -> tuple[Arrays, J
             f"{path} has format version {stored_version}, this rpml reads up to {version}: "
             "upgrade with pip install -U rpml"
         )
-    if _digest(arrays, raw["rpml"]) != raw["checksum"]:
+    if not intact:
         raise ModelFormatError(f"{path} is damaged: its checksum does not match its content")
     return arrays, fields
 
