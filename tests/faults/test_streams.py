@@ -9,7 +9,6 @@ import time
 import numpy as np
 import pytest
 
-from rpml.runtime.files import scratch_folder
 from tests.cli.conftest import rpml, shared, vectors  # noqa: F401
 
 PROGRAM = [sys.executable, "-m", "rpml"]
@@ -53,7 +52,7 @@ def spooling(shared, folder):  # noqa: F811
     process.stdin.write(b"1,2\n")
     process.stdin.flush()
     deadline = time.monotonic() + 60
-    while not list(folder.glob("rpml-scratch-*/stdin")) and time.monotonic() < deadline:
+    while not list(folder.glob("rpml-*/stdin")) and time.monotonic() < deadline:
         time.sleep(0.01)
     return process
 
@@ -66,19 +65,6 @@ def test_a_signal_removes_what_was_spooled(shared, tmp_path, number):  # noqa: F
     assert process.returncode == 130, said
     assert said == b"rpml: interrupted\n"
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_kill_leaves_a_spool_that_the_next_run_removes(shared, tmp_path, monkeypatch):  # noqa: F811
-    process = spooling(shared, tmp_path)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    (spool,) = tmp_path.glob("rpml-scratch-*")
-    os.utime(spool, (0, 0))
-    scratch_folder().cleanup()
-    assert spool.exists()  # its owner is alive
-    process.kill()
-    process.communicate()
-    scratch_folder().cleanup()
-    assert not spool.exists()
 
 
 def test_an_early_ctrl_c_is_one_sentence(tmp_path):

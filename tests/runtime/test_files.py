@@ -9,7 +9,7 @@ import pytest
 
 from rpml.runtime.digest import file_fingerprint
 from rpml.runtime.errors import InputError, WriteError, write_error
-from rpml.runtime.files import atomic_output, atomic_outputs, folder_outputs, publish_tree
+from rpml.runtime.files import atomic_output, atomic_outputs, folder_outputs, scratch_outputs
 from rpml.runtime.outputs import Manifest
 from tests.faults.shim import FAULTS, NOT_REACHED, run_forked
 
@@ -192,29 +192,34 @@ def killed_draft(path):
             os.kill(os.getpid(), signal.SIGKILL)
 
     assert run_forked(write_and_die, path.parent, -1, "kill") == -signal.SIGKILL
-    (draft,) = path.parent.glob(f".{path.name}.*.rpml-new*")
+    (draft,) = path.parent.glob(f".{path.name}-*.rpml-new*")
     return draft
 
 
 def test_leftovers_of_a_killed_writer_are_removed_by_the_next_one(tmp_path):
     draft = killed_draft(tmp_path / "f.npy")
     other = killed_draft(tmp_path / "f.npy.npy")
-    (tmp_path / ".f.npy.notes.rpml-new").write_text("mine")
+    notes = draft.with_name(draft.name[:20] + ".notes.rpml-new")
+    notes.write_text("mine")
     with atomic_output(tmp_path / "f.npy", True) as first:
         assert not draft.exists()
         write(tmp_path / "f.npy", "x")  # the first is at work, not dead
         first.write_text("y")
     assert (tmp_path / "f.npy").read_text() == "y"
     assert other.exists()
-    assert (tmp_path / ".f.npy.notes.rpml-new").read_text() == "mine"
+    assert notes.read_text() == "mine"
 
 
 def test_planted_leftovers_that_are_links_or_folders_stay(tmp_path):
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "thesis").write_text("mine")
-    (tmp_path / f".f.{'0' * 16}.rpml-new").symlink_to("precious")
-    (tmp_path / f".f.{'1' * 16}.rpml-new").mkdir()
-    os.mkfifo(tmp_path / f".f.{'2' * 16}.rpml-new")
+    draft = killed_draft(tmp_path / "f")
+    draft.unlink()
+    (lock,) = tmp_path.glob(".f-*.rpml-lock")
+    lock.unlink()
+    draft.with_name(draft.name.replace(draft.name[-25:-9], "0" * 16)).symlink_to("precious")
+    draft.with_name(draft.name.replace(draft.name[-25:-9], "1" * 16)).mkdir()
+    os.mkfifo(draft.with_name(draft.name.replace(draft.name[-25:-9], "2" * 16)))
     before = names(tmp_path)
     write(tmp_path / "f", "x")
     assert names(tmp_path) == sorted([*before, "f"])
@@ -381,7 +386,9 @@ def test_a_folder_is_complete_or_noticed_whatever_fails(tmp_path, fault):
 
 
 def test_a_tree_is_published(tmp_path):
-    (tmp_path / "scratch" / "s").mkdir(parents=True)
-    (tmp_path / "scratch" / "s" / "c").write_text("1")
-    publish_tree(tmp_path / "scratch", tmp_path / "d", overwrite=False)
+    with scratch_outputs(tmp_path / "d", overwrite=False) as scratch:
+        (scratch / "s").mkdir()
+        (scratch / "s" / "c").write_text("1")
+        assert names(tmp_path) == []
+    assert not scratch.exists()
     assert contents(tmp_path / "d" / "s") == {"c": "1"}

@@ -19,7 +19,6 @@ def tree(tmp_path):
     (tmp_path / "photos" / "a.jpg").write_text("a")
     (tmp_path / "x.npy").write_text("x")
     (tmp_path / "link.npy").symlink_to("x.npy")
-    os.link(tmp_path / "x.npy", tmp_path / "hard.npy")
     return tmp_path
 
 
@@ -28,7 +27,6 @@ def tree(tmp_path):
     [
         ("x.npy", "x.npy", "is the input"),
         ("link.npy", "x.npy", "is the input"),
-        ("hard.npy", "x.npy", "is the input"),
         ("photos/../x.npy", "x.npy", "is the input"),
         ("photos", "photos", "is the input"),
         ("photos", "photos/a.jpg", "holds the input"),
@@ -76,13 +74,11 @@ def test_a_listed_file_is_ours_until_somebody_changes_it(tmp_path):
     listing(tmp_path / "m.json", tmp_path / "ids.csv", facts={"rows": 3})
     manifest = Manifest(tmp_path / "m.json")
     assert manifest.facts == {"rows": 3}
-    assert manifest.intact()
     for name in ("ids.csv", "m.json", "absent.csv"):
         manifest.check(tmp_path / name)
     with pytest.raises(InputError, match="not as an earlier run"):
         manifest.check(tmp_path / "labels.csv")
     (tmp_path / "ids.csv").write_text("2")
-    assert not manifest.intact()
     assert manifest.differs(tmp_path / "ids.csv")
     with pytest.raises(InputError, match="not as an earlier run"):
         manifest.check(tmp_path / "ids.csv")
@@ -93,7 +89,7 @@ def test_a_manifest_that_is_not_ours_lists_nothing(tmp_path, text):
     (tmp_path / "m.json").write_text(text)
     (tmp_path / "f").touch()
     manifest = Manifest(tmp_path / "m.json")
-    assert not manifest.intact()
+    assert manifest.listed() == []
     with pytest.raises(InputError):
         manifest.check(tmp_path / "f")
 

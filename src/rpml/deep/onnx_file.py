@@ -46,7 +46,7 @@ def write_onnx(
         return overwrite and (file.name != sidecar.name or _is_ours(file))
 
     try:
-        with atomic_outputs(path, overwrite, replaces) as outputs, warnings.catch_warnings():
+        with atomic_outputs(path, replaces) as outputs, warnings.catch_warnings():
             temporary = outputs.new(path)
             warnings.simplefilter("ignore")  # from the exporter
             torch.onnx.export(

@@ -33,8 +33,8 @@ from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.digest import data_digest
 from rpml.runtime.environment import versions
 from rpml.runtime.errors import InputError
-from rpml.runtime.files import atomic_outputs, locked, publish_tree, scratch_folder
-from rpml.runtime.outputs import check_folder, check_no_file
+from rpml.runtime.files import atomic_outputs, locked, scratch_outputs
+from rpml.runtime.outputs import check_folder
 from rpml.runtime.rows import Array
 from rpml.runtime.schema import read_json
 from rpml.runtime.threads import thread_count
@@ -124,7 +124,8 @@ class Benchmark:
     notes: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_no_file(self.folder)
+        if Path(self.folder).exists() and not Path(self.folder).is_dir():
+            raise InputError(f"{self.folder} is there and not a folder: choose another name")
         if self.dataset not in READERS:
             names = ", ".join(READERS)
             raise InputError(f"there is no dataset {self.dataset!r}: choose from {names}")
@@ -265,7 +266,7 @@ class Benchmark:
         assert data.images is not None
         context.report(Progress("figures", 0, 1))
         test = np.flatnonzero(~data.train)
-        with scratch_folder() as scratch:
+        with scratch_outputs(Path(self.folder, FIGURES), overwrite=True) as scratch:
             drawn = draw_figures(
                 {LEARNED: Z},
                 scratch,
@@ -273,7 +274,6 @@ class Benchmark:
                 pictures_of([data.images[i] for i in test]),
                 FigureOptions(random_state=self.seed),
             )
-            publish_tree(Path(scratch), Path(self.folder, FIGURES), overwrite=True)
         context.report(Progress("figures", 1, 1))
         return [path.name for path in drawn]
 

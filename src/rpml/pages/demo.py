@@ -25,7 +25,7 @@ from rpml.io.datasets.solutions import Solutions, load_solutions
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.plots import retrieval_figure
 from rpml.runtime.extras import MissingExtraError
-from rpml.runtime.files import locked, publish_tree, scratch_folder
+from rpml.runtime.files import locked, scratch_outputs
 from rpml.runtime.outputs import check_folder
 from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.wording import counted
@@ -90,9 +90,9 @@ def run(
     folder = Path(out_dir)
     folder.absolute().parent.mkdir(parents=True, exist_ok=True)
     check_folder(folder, True, ["model.rpml", "table.json", "neighbors.png"])
-    with locked(folder), scratch_folder() as scratch:
+    with locked(folder), scratch_outputs(folder, overwrite=True) as scratch:
         started = time.perf_counter()
-        found = demonstrate(Path(scratch), seed, note)
+        found = demonstrate(scratch, seed, note)
         result = replace(
             found,
             picture=found.picture and folder / found.picture.name,
@@ -101,8 +101,7 @@ def run(
             seconds=time.perf_counter() - started,
         )
         content = json.dumps(result.fields(), indent=2) + "\n"
-        Path(scratch, "table.json").write_text(content, encoding="utf8")
-        publish_tree(Path(scratch), folder, overwrite=True)
+        (scratch / "table.json").write_text(content, encoding="utf8")
     return result
 
 

@@ -4,6 +4,7 @@ import glob
 import json
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from rpml.runtime.context import Json
@@ -11,38 +12,39 @@ from rpml.runtime.digest import file_fingerprint
 from rpml.runtime.errors import InputError
 from rpml.runtime.schema import check_json, read_json
 
-FOLDER_MANIFEST = "rpml.json"
-"""Lists the files of an output folder."""
-MANIFEST_SUFFIX = ".manifest.json"
-"""Of the list of the files next to features."""
-_STATES = {"*": [(int, str)]}
-_MANIFEST = {"files": _STATES, "facts": {}, "earlier?": _STATES}
-States = dict[Path, list[int | str]]
+Place = str | os.PathLike[str]
+FOLDER_MANIFEST = "rpml.json"  # lists the files of an output folder
+MANIFEST_SUFFIX = ".manifest.json"  # of the list of the files next to features
+_MANIFEST = {"files": {"*": str}, "earlier": {"*": str}, "facts": {}}
 
 
-def check_output(
-    path: str | os.PathLike[str], overwrite: bool, inputs: Iterable[str | Path | None] = ()
-) -> Path:
+def resolved(path: Place) -> Path:
+    """Return the path with the links of its folder resolved; a link at its end is not followed."""
+    path = Path(path)
+    if path.name in ("", ".."):
+        return Path(os.path.realpath(path))
+    return Path(os.path.realpath(path.parent), path.name)
+
+
+def check_output(path: Place, overwrite: bool, inputs: Iterable[str | Path | None] = ()) -> Path:
     """Raise InputError, before any work, if an output cannot or must not be written.
 
     `inputs` are the files that are read and must not be replaced (see `check_apart`).
     """
-    target = Path(path)
+    target, folder = Path(path), Path(path).parent
     if str(target) == "-":
         raise InputError("only tables can be written to standard output: give a file name")
     try:
         str(target).encode()
     except UnicodeEncodeError:
-        shown = ascii(target.name)
         raise InputError(
-            f"the output name {shown} is not text in this locale: set LC_ALL=C.UTF-8"
+            f"the output name {target.name!a} is not text in this locale: set LC_ALL=C.UTF-8"
         ) from None
     check_apart([target], inputs)
     if os.path.lexists(target) and not overwrite:
         raise exists_error(target)
     if not target.is_dir():
         check_regular(target)
-    folder = target.parent
     if not folder.is_dir():
         raise InputError(f"cannot write {target}: the folder {folder} does not exist")
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -73,11 +75,8 @@ def check_apart(outputs: Iterable[str | Path], inputs: Iterable[str | Path | Non
     used = {os.path.realpath(source): source for source in read}
     for output in outputs:
         written = os.path.realpath(output)
-        linked = os.path.isfile(written) and os.stat(written).st_nlink > 1
         for path, source in used.items():
-            if path == written or (
-                linked and os.path.exists(path) and os.path.samefile(path, written)
-            ):
+            if path == written:
                 word = "is"
             elif path.startswith(written + os.sep):
                 word = "holds"
@@ -88,16 +87,21 @@ def check_apart(outputs: Iterable[str | Path], inputs: Iterable[str | Path | Non
             raise InputError(f"{output} {word} the input {source}: choose another output")
 
 
-def resolved(path: str | os.PathLike[str]) -> Path:
-    """Return the path with the links of its folder resolved; a link at its end is not followed."""
-    path = Path(path)
-    if path.name in ("", ".."):
-        return Path(os.path.realpath(path))
-    return Path(os.path.realpath(path.parent), path.name)
+def check_folder(folder: Place, overwrite: bool, names: Iterable[str] = ()) -> None:
+    """Raise InputError, before any work, if a folder, or a file of it, must not be written.
+
+    With `overwrite` the files `names` of an earlier output are replaced, others never.
+    """
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise InputError(f"{folder} is there and not a folder: choose another name")
+    check_output(folder, overwrite)
+    manifest = Manifest(Path(folder, FOLDER_MANIFEST))
+    for name in (FOLDER_MANIFEST, *names):
+        manifest.check(Path(folder, name))
 
 
 class Manifest:
-    """The files that rpml wrote together, with sizes, times and fingerprints, as a JSON file.
+    """The files that rpml wrote together, with their fingerprints, as a JSON file.
 
     A file that is not listed, or was changed since, is never replaced or deleted, nor is one that
     another user's manifest lists. A missing or unreadable manifest lists no files.
@@ -105,24 +109,25 @@ class Manifest:
 
     def __init__(self, path: Path) -> None:
         self.path = resolved(path)
-        try:
-            stored = read_json(path)
-            check_json(stored, _MANIFEST)
-        except (OSError, ValueError):
-            stored = {"files": {}, "facts": {}}
+        stored: Json = {"files": {}, "earlier": {}, "facts": {}}
+        self._time = 0  # files that rpml wrote are not newer
+        with suppress(OSError, ValueError):
+            found = read_json(path)
+            check_json(found, _MANIFEST)
+            stored, status = found, os.lstat(path)
+            # anyone who may write in this folder could list our files in a manifest of their own
+            if not hasattr(os, "geteuid") or status.st_uid == os.geteuid():
+                self._time = status.st_mtime_ns
         self.facts: Json = stored["facts"]
         self._files = self._inside(stored["files"])
         # those that were to be replaced, if a kill left them in place
-        self._earlier = self._inside(stored.get("earlier", {}))
-        # anyone who may write in this folder could list our files in a manifest of their own
-        users = hasattr(os, "geteuid")
-        self._mine = bool(self._files) and not (users and os.lstat(path).st_uid != os.geteuid())
+        self._earlier = self._inside(stored["earlier"])
 
-    def _inside(self, states: dict[str, list[int | str]]) -> States:
-        """Return the states by path, without names that lead out of the folder by .. or a link."""
+    def _inside(self, prints: dict[str, str]) -> dict[Path, str]:
+        """Return the files by path, without names that lead out of the folder by .. or a link."""
         folder = self.path.parent
-        paths = {name: resolved(folder / name) for name in states if ".." not in Path(name).parts}
-        return {path: states[name] for name, path in paths.items() if path.is_relative_to(folder)}
+        paths = {name: resolved(folder / name) for name in prints if ".." not in Path(name).parts}
+        return {path: prints[name] for name, path in paths.items() if path.is_relative_to(folder)}
 
     def listed(self, folder: Path | None = None) -> list[Path]:
         """Return the paths of the files; of those in a folder, or the file itself, if given."""
@@ -136,13 +141,14 @@ class Manifest:
     def owns(self, path: Path) -> bool:
         """Whether rpml wrote this file, or the files of this folder, all unchanged since."""
         path = resolved(path)
-        if path == self.path or not self._mine:
-            return self._mine
+        if path == self.path:
+            return self._time > 0
         if path.is_dir():
             inside = self.listed(path)
             return bool(inside) and all(map(self.owns, inside))
-        known = [states.get(path, [])[:2] for states in (self._files, self._earlier)]
-        return os.path.lexists(path) and _state(path) in known
+        if not path.is_file() or os.lstat(path).st_mtime_ns > self._time:
+            return False
+        return file_fingerprint(path) in (self._files.get(path), self._earlier.get(path))
 
     def check(self, path: Path) -> None:
         """Raise InputError if the path exists and is not a file of rpml."""
@@ -152,14 +158,10 @@ class Manifest:
                 "or choose another output"
             )
 
-    def intact(self) -> bool:
-        """Whether all listed files are there as they were written."""
-        return bool(self._files) and not any(map(self.differs, self._files))
-
     def differs(self, path: Path) -> bool:
         """Whether a listed file is missing or has other content than the one listed."""
-        stored = self._files.get(resolved(path), [])[2:]
-        return bool(stored) and not (path.is_file() and [file_fingerprint(path)] == stored)
+        stored = self._files.get(resolved(path))
+        return stored is not None and not (path.is_file() and file_fingerprint(path) == stored)
 
     def write_next(
         self, draft: Path, files: Mapping[Path, Path], facts: Mapping[str, object] | None = None
@@ -170,21 +172,13 @@ class Manifest:
         them, and knows the files of this one too, so that a kill in between leaves nothing that
         the next run could not replace.
         """
-        states = {path: [*_state(file), file_fingerprint(file)] for path, file in files.items()}
-        earlier = {path: _state(path) for path in self.owned()}
-        content = {"files": self._named(states), "earlier": self._named(earlier)}
-        text = json.dumps({**content, "facts": dict(facts or {})}, indent=1, sort_keys=True)
-        draft.write_text(text + "\n", encoding="utf8")
-
-    def _named(self, states: States) -> Json:
-        folder = self.path.parent
-        return {os.path.relpath(p, folder).replace(os.sep, "/"): s for p, s in states.items()}
-
-
-def _state(path: Path) -> list[int | str]:
-    """Return size and modification time, which a rename keeps."""
-    status = os.lstat(path)
-    return [status.st_size, status.st_mtime_ns]
+        folder, content = self.path.parent, {"facts": dict(facts or {})}
+        for part, paths in (("files", files), ("earlier", {path: path for path in self.owned()})):
+            content[part] = {
+                os.path.relpath(path, folder).replace(os.sep, "/"): file_fingerprint(file)
+                for path, file in paths.items()
+            }
+        draft.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf8")
 
 
 def check_written_together(table: Path) -> None:
@@ -196,30 +190,10 @@ def check_written_together(table: Path) -> None:
     for path in table.parent.glob(f"{start}*{MANIFEST_SUFFIX}"):
         manifest = Manifest(path)
         features = path.with_name(path.name.removesuffix(MANIFEST_SUFFIX))
-        together = resolved(table) in manifest.listed() and features.exists()
-        if together and any(map(manifest.differs, manifest.listed(features))):
+        listed = resolved(table) in manifest.listed()
+        other = listed and any(map(manifest.differs, manifest.listed(features)))
+        if features.exists() and (other or (manifest.owns(table) and not listed)):
             raise InputError(
                 f"{table} was written with other features than {features}: write both "
                 f"again, or remove {path.name} if they do belong together"
             )
-
-
-def check_no_file(folder: str | os.PathLike[str]) -> None:
-    """Raise InputError if the name of a folder is taken by something else."""
-    if os.path.lexists(folder) and not os.path.isdir(folder):
-        raise InputError(f"{folder} is there and not a folder: choose another name")
-
-
-def check_folder(
-    folder: str | os.PathLike[str], overwrite: bool, names: Iterable[str] = ()
-) -> None:
-    """Raise InputError, before any work, if a folder cannot be written, or a file in it.
-
-    `names` are the files that will be written; with `overwrite` those of an earlier output are
-    replaced, others never.
-    """
-    check_no_file(folder)
-    check_output(folder, overwrite)
-    manifest = Manifest(Path(folder) / FOLDER_MANIFEST)
-    for name in (FOLDER_MANIFEST, *names):
-        manifest.check(Path(folder) / name)

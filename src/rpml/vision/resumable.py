@@ -189,8 +189,9 @@ class ResumableExtraction(ResumableRun):
     def _already_written(self, job: Job, post: PostProcess) -> Written | None:
         """Return what an earlier run of the same job wrote, if all of it is still there."""
         manifest = Manifest(self._manifest)
-        facts = manifest.facts
-        if not manifest.intact() or facts.get("fingerprint") != _fingerprint(job, post):
+        facts, files = manifest.facts, manifest.listed()
+        complete = bool(files) and not any(map(manifest.differs, files))
+        if not complete or facts.get("fingerprint") != _fingerprint(job, post):
             return None
         check_json(facts, _FACTS, "manifest")
         failures = [(name, reason) for name, reason in facts["failures"]]
@@ -273,11 +274,11 @@ class ResumableExtraction(ResumableRun):
         if self.path.endswith("/"):
             with (
                 folder_outputs(self.path, self.overwrite or earlier.owns(target)) as shards,
-                atomic_outputs(self.table("ids.csv"), self.overwrite, replaces) as tables,
+                atomic_outputs(self.table("ids.csv"), replaces) as tables,
             ):
                 yield shards, tables
         else:
-            with atomic_outputs(target, self.overwrite, replaces) as outputs:
+            with atomic_outputs(target, replaces) as outputs:
                 yield outputs, outputs
 
     def _list_files(self, features: Outputs, tables: Outputs, facts: dict[str, object]) -> None:
@@ -288,7 +289,7 @@ class ResumableExtraction(ResumableRun):
                 files[path] = path
         for path in (resolved(self.table(name)) for name in _TABLES):
             if path not in files and earlier.owns(path):
-                tables.remove(path, before_main=True)
+                tables.remove(path)
         earlier.write_next(tables.new(self._manifest), files, facts)
 
 

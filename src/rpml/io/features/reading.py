@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -19,7 +20,6 @@ from rpml.io.features.source import Batch, Features, FeatureSource, ReadOptions,
 from rpml.io.features.text_files import CsvSource
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
-from rpml.runtime.files import scratch_folder
 from rpml.runtime.outputs import FOLDER_MANIFEST, Manifest
 from rpml.runtime.wording import counted, one_line, reason_of
 
@@ -193,7 +193,7 @@ _MAGIC = {
 
 def _copied(name: str, copy: Callable[[Path], Path], options: ReadOptions) -> FeatureSource:
     """Open a copy in a temporary folder, which the source keeps, and name it by its origin."""
-    folder = scratch_folder()
+    folder = tempfile.TemporaryDirectory(prefix="rpml-")
     path = copy(Path(folder.name))
     try:
         source = open_features(path, options)

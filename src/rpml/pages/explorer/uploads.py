@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +19,6 @@ from rpml.io.features.numpy_files import read_npy_header
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.pages.items import thumbnail
 from rpml.runtime.errors import InputError
-from rpml.runtime.files import scratch_folder
 from rpml.runtime.rows import Array
 from rpml.runtime.wording import counted
 
@@ -74,7 +74,7 @@ class Upload:
 
 @contextmanager
 def _as_file(data: bytes) -> Iterator[Path]:
-    with scratch_folder() as folder:
+    with tempfile.TemporaryDirectory(prefix="rpml-") as folder:
         path = Path(folder) / "query"
         path.write_bytes(data)
         yield path
