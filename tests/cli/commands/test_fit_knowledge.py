@@ -65,7 +65,7 @@ def test_a_matrix_is_several_columns_of_numbers(rpml, files, tmp_path):
     rpml(*args, "--nuisance", tmp_path / "numbers.npy")
     same_map(tmp_path / "m.rpml", RPML(16, random_state=0).fit(X, nuisance=numbers), X)
     np.save(tmp_path / "few.npy", numbers[1:])
-    refused = rpml.refused(*args, "--force", "--nuisance", tmp_path / "few.npy")
+    refused = rpml.refused(*args, "--quiet", "--force", "--nuisance", tmp_path / "few.npy")
     assert f"({len(X) - 1}, 2) are not numbers for each of {len(X)} rows" in refused
 
 
