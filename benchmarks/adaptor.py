@@ -15,8 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from rpml.evaluation.baselines import checked_size
 from rpml.runtime.extras import require
-from rpml.runtime.rows import RandomState, unit_rows
-from rpml.runtime.validation import check_rows
+from rpml.runtime.rows import RandomState, check_rows, unit_rows
 
 if TYPE_CHECKING:
     import torch

@@ -53,7 +53,7 @@ def measure(X: np.ndarray, size: int, repeats: int) -> dict[str, float]:
     """Median CPU seconds of each subject, run in turns; and of the stages of a fit."""
     import rpml
     from rpml.method.whitening.linear_map import principal_axes
-    from rpml.runtime.blas import single_blas_thread
+    from rpml.runtime.threads import single_blas_thread
 
     stages: dict[str, list[float]] = {}
 
@@ -92,7 +92,7 @@ def unavoidable(X: np.ndarray, size: int, repeats: int) -> float:
     from sklearn.decomposition import PCA
 
     from rpml.method.graph.neighbors import nearest_neighbors
-    from rpml.runtime.blas import single_blas_thread
+    from rpml.runtime.threads import single_blas_thread
 
     def run() -> None:
         with single_blas_thread():

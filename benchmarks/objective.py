@@ -16,8 +16,7 @@ from common import alternate, publish
 
 from rpml.method.objective.triplet_loss import TripletObjective, loss_and_gradients
 from rpml.method.solver.manifolds import PolarCurve, project, random_subspace
-from rpml.runtime.blas import single_blas_thread
-from rpml.runtime.threads import using_threads
+from rpml.runtime.threads import single_blas_thread, using_threads
 
 IN_A_ROW = 4
 

@@ -22,7 +22,7 @@ import numpy as np
 from common import alternate, publish
 
 from rpml import RPML
-from rpml.runtime.blas import single_blas_thread, times
+from rpml.runtime.threads import single_blas_thread, times
 
 CHUNK = 65_536
 IN_MEMORY = {128: 64, 1024: 128}  # features -> size

@@ -40,7 +40,7 @@ from rpml.method.whitening.groups import within_scatter
 from rpml.method.whitening.linear_map import Spectrum, principal_axes, whitening
 from rpml.method.whitening.neighborhoods import Coordinates, coordinates, whiten_by
 from rpml.method.whitening.scatter_choice import ScatterChoice
-from rpml.runtime.blas import single_blas_thread
+from rpml.runtime.threads import single_blas_thread
 
 Matrix = NDArray[np.floating]
 TURNS = (*SHRINKAGES, 1 / 4, 1.0)

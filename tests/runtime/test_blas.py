@@ -7,8 +7,14 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from rpml import RPML
-from rpml.runtime.blas import aligned, gram, single_blas_thread, times, transposed_times
-from rpml.runtime.threads import using_threads
+from rpml.runtime.threads import (
+    aligned,
+    gram,
+    single_blas_thread,
+    times,
+    transposed_times,
+    using_threads,
+)
 
 
 def blas_threads():

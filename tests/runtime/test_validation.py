@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rpml.runtime.validation import as_matrix
+from rpml.runtime.rows import as_matrix
 
 X = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
 

@@ -24,8 +24,7 @@ from rpml.io.features.reading import (
 )
 from rpml.io.features.source import Batch, FeatureSource, ReadOptions
 from rpml.runtime.errors import InputError
-from rpml.runtime.rows import Array, first_not_finite
-from rpml.runtime.validation import as_matrix
+from rpml.runtime.rows import Array, as_matrix, first_not_finite
 from rpml.runtime.wording import counted, first_line
 
 if TYPE_CHECKING:

@@ -27,9 +27,16 @@ from rpml.method.knowledge.suggest import Candidates, rank_candidates
 from rpml.method.similarity import SimilarityScale
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.method.whitening.scatter_choice import ScatterChoice
-from rpml.runtime.rows import Array, Labels, float_dtype, row_blocks, sorted_sample
+from rpml.runtime.rows import (
+    Array,
+    Labels,
+    as_matrix,
+    check_rows,
+    float_dtype,
+    row_blocks,
+    sorted_sample,
+)
 from rpml.runtime.threads import using_jobs
-from rpml.runtime.validation import as_matrix, check_rows
 from rpml.runtime.wording import counted
 
 OLDER = ", being from an older rpml: fit it again."

@@ -8,8 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rpml.method.knowledge.constraints import as_labels
 from rpml.method.whitening.nuisance import Nuisance
-from rpml.runtime.rows import Array, divided, float_dtype
-from rpml.runtime.validation import as_matrix
+from rpml.runtime.rows import Array, as_matrix, divided, float_dtype
 from rpml.runtime.wording import counted
 
 FEW = 20  # distinct numbers up to which floats are categories

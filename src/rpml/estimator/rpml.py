@@ -30,11 +30,23 @@ from rpml.method.knowledge.constraints import gather
 from rpml.method.pipeline import learn_in_memory
 from rpml.method.settings import FitInputs, FitSettings, fit_shape
 from rpml.method.update import update
-from rpml.runtime.context import Context, Json, PrintedProgress, Progress
-from rpml.runtime.memory import WORKING_MEMORY, working_memory
-from rpml.runtime.rows import Labels, RandomState, float_dtype, to_common_scale
+from rpml.runtime.context import (
+    WORKING_MEMORY,
+    Context,
+    Json,
+    PrintedProgress,
+    Progress,
+    working_memory,
+)
+from rpml.runtime.rows import (
+    Labels,
+    RandomState,
+    check_rows,
+    check_varied,
+    float_dtype,
+    to_common_scale,
+)
 from rpml.runtime.threads import using_jobs
-from rpml.runtime.validation import check_rows, check_varied
 
 
 class RPML(

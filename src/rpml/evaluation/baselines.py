@@ -19,8 +19,15 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum, principal_axes, whitening
-from rpml.runtime.rows import Array, RandomState, row_blocks, sorted_sample, unit_rows
-from rpml.runtime.validation import check_rows, check_varied
+from rpml.runtime.rows import (
+    Array,
+    RandomState,
+    check_rows,
+    check_varied,
+    row_blocks,
+    sorted_sample,
+    unit_rows,
+)
 from rpml.runtime.wording import counted
 
 MAX_AXES = 512  # of the paper's descriptors

@@ -23,8 +23,7 @@ from rpml.method.clustering.pseudo_labels import as_clusterer, pseudo_labels
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.intervals import Interval, interval
-from rpml.runtime.rows import Array, RandomState, unit_rows
-from rpml.runtime.validation import check_rows
+from rpml.runtime.rows import Array, RandomState, check_rows, unit_rows
 
 MAX_ROWS = 5000
 RESAMPLES = 3

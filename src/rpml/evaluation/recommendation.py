@@ -43,10 +43,10 @@ from rpml.method.whitening.calibration import expected_gain
 from rpml.method.whitening.evidence import NO_GAIN
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import projected
-from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.context import Json
 from rpml.runtime.intervals import Interval
 from rpml.runtime.rows import Array, RandomState, sorted_sample, to_common_scale
+from rpml.runtime.threads import single_blas_thread
 from rpml.runtime.wording import counted
 
 CANDIDATES = (*PCA_FAMILY, "rpml")

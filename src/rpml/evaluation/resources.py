@@ -14,8 +14,7 @@ from rpml.method.graph.neighbors import EXACT_ROWS
 from rpml.method.settings import fit_shape
 from rpml.method.whitening.constants import SCATTER_ROWS
 from rpml.method.whitening.linear_map import principal_axes
-from rpml.runtime.context import Json, Progress
-from rpml.runtime.memory import peak
+from rpml.runtime.context import Json, Progress, peak
 from rpml.runtime.rows import Array
 
 Pilot = tuple[int, dict[str, float], float]

@@ -17,9 +17,9 @@ from rpml.method.settings import (
 )
 from rpml.method.stages import Stages
 from rpml.method.whitening.groups import no_groups
-from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.context import Context
 from rpml.runtime.rows import Array
+from rpml.runtime.threads import single_blas_thread
 
 
 @single_blas_thread()

@@ -16,7 +16,7 @@ from rpml.method.whitening.constants import SCATTER_ROWS
 from rpml.method.whitening.groups import Groups, drop_singles, sample_rows
 from rpml.method.whitening.neighborhoods import n_leading_axes
 from rpml.method.whitening.nuisance import Nuisance
-from rpml.runtime.memory import Shape
+from rpml.runtime.context import Shape
 from rpml.runtime.rows import Array, Labels
 
 DEFAULT_COMPONENTS = 128

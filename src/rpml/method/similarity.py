@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.rows import Array, unit_rows
+from rpml.runtime.threads import single_blas_thread
 
 MAX_ROWS = 2000
 # even steps, and the upper tail in geometric steps down to one pair in a million

@@ -21,9 +21,9 @@ from rpml.method.settings import Clusters, FitInputs, FitResult, FitSettings
 from rpml.method.stages import Stages
 from rpml.method.whitening.choice import Whitening
 from rpml.method.whitening.groups import no_groups
-from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.context import Context
 from rpml.runtime.rows import Array, to_common_scale, unit_rows
+from rpml.runtime.threads import single_blas_thread
 
 if TYPE_CHECKING:
     from rpml.estimator.embedding import Embedding

@@ -17,7 +17,7 @@ from rpml.estimator import RPML
 from rpml.pages.items import make_items
 from rpml.runtime.extras import require
 from rpml.runtime.files import atomic_output
-from rpml.runtime.validation import check_rows
+from rpml.runtime.rows import check_rows
 
 if TYPE_CHECKING:
     import uvicorn

@@ -21,11 +21,3 @@ def require(module: str, extra: str, what: str) -> ModuleType:
         raise MissingExtraError(
             f"{what} needs the extra {extra!r}: pip install 'rpml[{extra}]'"
         ) from error
-
-
-def optional(module: str) -> ModuleType | None:
-    """Import an optional module; None where it is not installed."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        return None

@@ -10,8 +10,7 @@ from rpml.estimator import RPML
 from rpml.estimator.fitted import calibrate, rebuild_model
 from rpml.method.graph.heaps import nearest_rows
 from rpml.runtime.intervals import Interval, interval
-from rpml.runtime.rows import Array, sorted_sample, unit_rows
-from rpml.runtime.validation import as_matrix
+from rpml.runtime.rows import Array, as_matrix, sorted_sample, unit_rows
 from rpml.runtime.wording import counted
 
 PENALTIES = (None, 1e-3, 1e-2, 1e-1, 1.0)  # None: orthogonal

@@ -17,9 +17,8 @@ from rpml.method.codes import Codes
 from rpml.method.similarity import MAX_ROWS as SCALE_ROWS
 from rpml.method.similarity import SimilarityScale
 from rpml.runtime.errors import InputError, ModelFormatError
-from rpml.runtime.rows import BLOCK_BYTES, slices
+from rpml.runtime.rows import BLOCK_BYTES, as_matrix, slices
 from rpml.runtime.schema import ArraySpec, Number, Schema
-from rpml.runtime.validation import as_matrix
 from rpml.runtime.wording import counted
 from rpml.search.scan import MIN_CHUNK, CodeScan, RecallProbe
 

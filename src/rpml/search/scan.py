@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.codes import Codec, Codes
-from rpml.runtime.blas import times
 from rpml.runtime.compiled import VECTORIZED, compiled
 from rpml.runtime.rows import top_columns, top_k
-from rpml.runtime.threads import run_chunks
+from rpml.runtime.threads import run_chunks, times
 
 MIN_CHUNK = 131_072  # rows at a time
 SAMPLE = 16_384  # rows that bound the best scores from below

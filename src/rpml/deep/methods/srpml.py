@@ -11,7 +11,7 @@ from rpml.method.objective.weights import weight_function
 from rpml.method.solver.conjugate_gradient import SolverState, Stopping, descend
 from rpml.method.solver.manifolds import orthonormalize
 from rpml.method.triplets.batches import mine_batch_triplets
-from rpml.runtime.blas import single_blas_thread
+from rpml.runtime.threads import single_blas_thread
 
 WEIGHT = "concat"
 ALPHA = 25.0  # degrees: rows at equal distances make 30, above which few unit rows violate anything

@@ -6,8 +6,7 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rpml.runtime.rows import Array
-from rpml.runtime.validation import as_matrix, check_finite
+from rpml.runtime.rows import Array, as_matrix, check_finite
 from rpml.runtime.wording import counted
 
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.compiled import compiled
 from rpml.runtime.rows import slices
-from rpml.runtime.threads import run_chunks
+from rpml.runtime.threads import run_chunks, single_blas_thread
 
 Floats = NDArray[np.float32]
 _TILE = 1 << 23  # scores held at once: 32 MB

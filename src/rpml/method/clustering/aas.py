@@ -18,7 +18,7 @@ from rpml.method.clustering.ascent import GraphAscent
 from rpml.method.clustering.hierarchy import MERGE_NEIGHBORS, merge_basins
 from rpml.method.graph.affinity import affinity_graph, check_graph
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
-from rpml.runtime.validation import as_matrix
+from rpml.runtime.rows import as_matrix
 
 _COUNT = Interval(Integral, 1, None, closed="left")
 _POSITIVE = Interval(Real, 0, None, closed="neither")

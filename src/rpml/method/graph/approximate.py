@@ -24,10 +24,9 @@ from rpml.method.graph.heaps import (
     sort_heaps,
     store_heaps,
 )
-from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.context import LoopState
 from rpml.runtime.rows import slices
-from rpml.runtime.threads import run_chunks
+from rpml.runtime.threads import run_chunks, single_blas_thread
 
 logger = logging.getLogger(__name__)
 

@@ -19,11 +19,9 @@ from rpml.method.graph.heaps import (
     sort_heaps,
     store_heaps,
 )
-from rpml.runtime.blas import single_blas_thread, times
-from rpml.runtime.context import LoopState
-from rpml.runtime.memory import WORKING_MEMORY
+from rpml.runtime.context import WORKING_MEMORY, LoopState
 from rpml.runtime.rows import Array, first_not_finite, slices, unit_rows
-from rpml.runtime.threads import run_chunks
+from rpml.runtime.threads import run_chunks, single_blas_thread, times
 
 Progress = Callable[[float], object]
 Pair = tuple[int, int]

@@ -7,11 +7,10 @@ finds the neighbors of all rows among themselves.
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from rpml.runtime.blas import times
 from rpml.runtime.compiled import compiled
 from rpml.runtime.context import LoopState
 from rpml.runtime.rows import Array, slices
-from rpml.runtime.threads import run_chunks
+from rpml.runtime.threads import run_chunks, times
 
 Heaps = tuple[Array, NDArray[np.int32]]  # (scores, rows); best first once sorted
 EMPTY_SLOT = int(np.iinfo(np.int32).max)  # an empty position in a heap

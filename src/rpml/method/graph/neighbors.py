@@ -19,8 +19,7 @@ from rpml.method.graph.exact import (
     search_rows,
 )
 from rpml.method.graph.heaps import Heaps
-from rpml.runtime.context import LoopState
-from rpml.runtime.memory import WORKING_MEMORY
+from rpml.runtime.context import WORKING_MEMORY, LoopState
 from rpml.runtime.rows import Array, slices
 from rpml.runtime.schema import ArraySpec, Schema
 from rpml.runtime.wording import counted

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from rpml.method.clustering.pseudo_labels import Exemplars
 from rpml.method.graph.heaps import nearest_rows
-from rpml.runtime.blas import single_blas_thread, times
 from rpml.runtime.rows import Array, Labels
+from rpml.runtime.threads import single_blas_thread, times
 
 Mask = NDArray[np.bool_]
 BLOCK_ROWS = 1024

@@ -20,16 +20,16 @@ from rpml.method.objective.weights import (
     weight_function,
     weights_from_logits,
 )
-from rpml.runtime.blas import (
+from rpml.runtime.compiled import VECTORIZED, compiled
+from rpml.runtime.rows import Array
+from rpml.runtime.threads import (
     aligned,
     aligned_rows,
+    run_chunks,
     single_blas_thread,
     times,
     transposed_times,
 )
-from rpml.runtime.compiled import VECTORIZED, compiled
-from rpml.runtime.rows import Array
-from rpml.runtime.threads import run_chunks
 from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from rpml.method.solver.manifolds import (
     project,
     retract,
 )
-from rpml.runtime.blas import single_blas_thread, times
 from rpml.runtime.rows import Array
+from rpml.runtime.threads import single_blas_thread, times
 
 REFRESH = 10  # iterations between recomputations of X L against rounding, and checkpoints
 

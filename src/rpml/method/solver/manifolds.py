@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rpml.runtime.blas import gram, times, transposed_times
 from rpml.runtime.rows import Array
+from rpml.runtime.threads import gram, times, transposed_times
 
 Tangent = tuple[Array, ...]
 

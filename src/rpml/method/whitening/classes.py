@@ -26,9 +26,9 @@ from rpml.method.whitening.neighborhoods import (
     similarities,
 )
 from rpml.method.whitening.scatter_choice import ScatterChoice, gain_text
-from rpml.runtime.blas import single_blas_thread, transposed_times
 from rpml.runtime.intervals import mean_interval
 from rpml.runtime.rows import Array, Labels, unit_rows
+from rpml.runtime.threads import single_blas_thread, transposed_times
 
 
 def count_pairs(labels: Labels) -> int:

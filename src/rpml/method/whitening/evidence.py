@@ -34,9 +34,9 @@ from rpml.method.whitening.neighborhoods import (
     taught_correlation,
 )
 from rpml.method.whitening.scatter_choice import ScatterChoice, gain_text
-from rpml.runtime.blas import single_blas_thread, times
 from rpml.runtime.intervals import Interval, mean_interval
 from rpml.runtime.rows import Array, unit_rows
+from rpml.runtime.threads import single_blas_thread, times
 from rpml.runtime.wording import counted
 
 NO_GAIN = Interval(0.0, 0.0, 0.0)  # PCA over PCA

@@ -21,8 +21,8 @@ from rpml.method.whitening.neighborhoods import (
     scatter_of,
 )
 from rpml.method.whitening.scatter_choice import ScatterChoice
-from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.rows import Array, unit_rows
+from rpml.runtime.threads import single_blas_thread
 
 Groups = NDArray[np.intp]
 

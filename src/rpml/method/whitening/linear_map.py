@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 from scipy.linalg import blas
 
 from rpml.method.whitening import constants as const
-from rpml.runtime.blas import gram, single_blas_thread
-from rpml.runtime.rows import Array, float_dtype, row_blocks, unit_rows, with_lengths
-from rpml.runtime.threads import run_chunks
-from rpml.runtime.validation import check_finite
+from rpml.runtime.rows import Array, check_finite, float_dtype, row_blocks, unit_rows, with_lengths
+from rpml.runtime.threads import gram, run_chunks, single_blas_thread
 
 
 @dataclass(frozen=True)

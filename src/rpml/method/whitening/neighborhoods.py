@@ -20,8 +20,8 @@ from rpml.method.graph.exact import nearest_by_unions
 from rpml.method.whitening import constants as const
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum
 from rpml.method.whitening.scatter_choice import ScatterChoice
-from rpml.runtime.blas import times, transposed_times
 from rpml.runtime.rows import Array, float_dtype, unit_rows
+from rpml.runtime.threads import times, transposed_times
 
 Mask = NDArray[np.bool_]
 Index = NDArray[np.intp]

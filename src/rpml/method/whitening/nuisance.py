@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from rpml.method.whitening import constants as const
 from rpml.method.whitening.neighborhoods import whitening_map
-from rpml.runtime.blas import times, transposed_times
 from rpml.runtime.rows import Array, top_columns, unit_rows
+from rpml.runtime.threads import times, transposed_times
 
 Index = NDArray[np.intp]
 

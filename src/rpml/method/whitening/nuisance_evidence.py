@@ -45,8 +45,8 @@ from rpml.method.whitening.nuisance import (
     shrinkage_of,
 )
 from rpml.method.whitening.scatter_choice import NuisanceEvidence, ScatterChoice
-from rpml.runtime.blas import single_blas_thread, times
 from rpml.runtime.rows import Array
+from rpml.runtime.threads import single_blas_thread, times
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ from rpml.method.whitening.neighborhoods import (
     scatter_of,
 )
 from rpml.method.whitening.scatter_choice import PairEvidence, gain_text
-from rpml.runtime.blas import single_blas_thread, transposed_times
 from rpml.runtime.intervals import mean_interval
 from rpml.runtime.rows import Array, unit_rows
+from rpml.runtime.threads import single_blas_thread, transposed_times
 from rpml.runtime.wording import counted
 
 

@@ -17,11 +17,10 @@ from rpml.pages.explorer.clusters import Clusters, ascent_tree, distinctive_word
 from rpml.pages.explorer.index import ExactIndex
 from rpml.pages.items import Category, Items, encode_category, fitted_on
 from rpml.pages.layout import linked_maps, quantized
-from rpml.runtime.blas import single_blas_thread
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError, ModelFormatError
 from rpml.runtime.rows import Array, Labels
-from rpml.runtime.threads import using_threads
+from rpml.runtime.threads import single_blas_thread, using_threads
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

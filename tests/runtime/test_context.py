@@ -3,14 +3,14 @@ import pytest
 
 from rpml import RPML
 from rpml.method.settings import fit_shape
-from rpml.runtime.memory import MIN_BLOCKS, WORKING_MEMORY, Shape, held, peak, working_memory
+from rpml.runtime.context import MIN_BLOCKS, WORKING_MEMORY, Shape, held, peak, working_memory
 
 MILLION = Shape(n=1_000_000, d=128, n_components=64, n_neighbors=50, n_triplets=400_000)
 
 
 def test_a_million_rows_as_measured(monkeypatch):
     """Not below what benchmarks/results/scaling.json measured on two cores, nor far above it."""
-    monkeypatch.setattr("rpml.runtime.memory.thread_count", lambda: 2)
+    monkeypatch.setattr("rpml.runtime.context.thread_count", lambda: 2)
     measured = 3012 * 2**20
     assert measured < peak(MILLION) < 1.2 * measured
 
