@@ -14,17 +14,9 @@ from rpml.distributed.cluster import Cluster
 from rpml.distributed.gather import SampledRows, gather_rows, read_all
 from rpml.distributed.source import PartitionedRows, open_rows
 from rpml.estimator import RPML, Embedding
-from rpml.estimator.fit_inputs import (
-    as_classes,
-    as_groups,
-    as_pairs,
-    check_clustering,
-    check_size,
-)
 from rpml.estimator.fitted import calibrate, set_fitted, warn_of_training
-from rpml.estimator.knowledge import as_nuisance, as_queries
+from rpml.estimator.knowledge import fit_inputs
 from rpml.io.checkpoint import Checkpoint
-from rpml.method.knowledge.constraints import gather
 from rpml.method.pipeline import learn_in_memory
 from rpml.method.settings import FitInputs, FitSettings
 from rpml.method.whitening.choice import choose_whitening, scatter_rows
@@ -128,38 +120,15 @@ class DaskRPML(LazyEmbedding, RPML):
         n = rows.count
         if n < 2:
             raise ValueError(f"X has {n} row: at least 2 are needed.")
-        check_size(self.n_components, rows.n_features)
-        check_clustering(self.clustering, n)
         if self.subsample is None or n <= self.subsample:
             report = Context(report=self.callback or (lambda progress: None))
             super().fit(read_all(cluster, rows, report), y, store=store, **inputs)
         else:
-            self._fit_sample(rows, self._inputs(rows, y, **inputs), self._context(store), cluster)
+            known = fit_inputs(self, cast("Array", rows), y, **inputs)
+            self._fit_sample(rows, known, self._context(store), cluster)
         if rows.feature_names is not None:
             self.feature_names_in_ = np.array(rows.feature_names, dtype=object)
         return self
-
-    def _inputs(
-        self,
-        rows: PartitionedRows,
-        y: ArrayLike | None,
-        *,
-        groups: ArrayLike | None = None,
-        pairs: ArrayLike | None = None,
-        nuisance: ArrayLike | None = None,
-        queries: ArrayLike | None = None,
-        **constraints: Any,
-    ) -> FitInputs:
-        """Validate what is known of the rows, before they are read."""
-        n = rows.count
-        classes = as_classes(y, n) if self.use_labels else None
-        return FitInputs(
-            as_groups(groups, n),
-            gather(classes, n, **constraints),
-            pairs=as_pairs(pairs, n, self.whiten),
-            nuisance=as_nuisance(nuisance, n, self.whiten),
-            queries=as_queries(queries, cast("Array", rows), whiten=self.whiten),
-        )
 
     def _fit_sample(
         self, rows: PartitionedRows, inputs: FitInputs, context: Context, cluster: Cluster
@@ -173,8 +142,7 @@ class DaskRPML(LazyEmbedding, RPML):
         sample = cast("Array", SampledRows(divided(values, scale), wanted, (n, d)))
         unit = moments.unit if self.normalize_input else scale
         spectrum = moments.spectrum(unit, float_dtype(rows))
-        if inputs.queries is not None:
-            inputs = replace(inputs, queries=divided(inputs.queries, scale))
+        inputs = inputs.divided(scale)
         with using_jobs(self.n_jobs):
             inputs = replace(
                 inputs, whitening=choose_whitening(sample, inputs, settings, context, spectrum)

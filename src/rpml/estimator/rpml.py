@@ -14,21 +14,12 @@ from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator.embedding import Embedding
-from rpml.estimator.fit_inputs import (
-    CONSTRAINTS,
-    as_classes,
-    as_groups,
-    as_pairs,
-    check_clustering,
-    check_size,
-)
 from rpml.estimator.fitted import calibrate, set_fitted, warn_of_training
-from rpml.estimator.knowledge import as_nuisance, as_queries
+from rpml.estimator.knowledge import CONSTRAINTS, fit_inputs
 from rpml.io.checkpoint import Checkpoint
 from rpml.method.clustering.aas import AuthorityAscentShift
-from rpml.method.knowledge.constraints import gather
 from rpml.method.pipeline import learn_in_memory
-from rpml.method.settings import FitInputs, FitSettings, fit_shape
+from rpml.method.settings import FitSettings, fit_shape
 from rpml.method.update import update
 from rpml.runtime.context import (
     WORKING_MEMORY,
@@ -321,24 +312,27 @@ class RPML(
         self._validate_params()
         mapped, X = isinstance(X, np.memmap), check_rows(self, X, reset=True)
         check_varied(X)
-        check_size(self.n_components, X.shape[1])
-        check_clustering(self.clustering, len(X))
-        blocks = working_memory(fit_shape(self, len(X), X, mapped), self.memory_limit)
-        context = self._context(store, blocks)
-        n, classes = len(X), as_classes(y, len(X)) if self.use_labels else None
-        supervision = gather(classes, n, must_link, cannot_link, comparisons, conflicts)
-        rows, scale = to_common_scale(X, self.normalize_input or self.whiten is None)
-        inputs = FitInputs(
-            as_groups(groups, n),
-            supervision,
-            pairs=as_pairs(pairs, n, self.whiten),
-            nuisance=as_nuisance(nuisance, n, self.whiten),
-            queries=as_queries(queries, X, scale, self.whiten),
+        n, dtype = len(X), float_dtype(X)
+        inputs = fit_inputs(
+            self,
+            X,
+            y,
+            groups=groups,
+            pairs=pairs,
+            nuisance=nuisance,
+            queries=queries,
+            must_link=must_link,
+            cannot_link=cannot_link,
+            comparisons=comparisons,
+            conflicts=conflicts,
         )
+        blocks = working_memory(fit_shape(self, n, X, mapped), self.memory_limit)
+        context = self._context(store, blocks)
+        rows, scale = to_common_scale(X, self.normalize_input or self.whiten is None)
+        inputs = inputs.divided(scale)
         with using_jobs(self.n_jobs):
             result = learn_in_memory(rows, inputs, self._settings(), context, self.subsample)
-        dtype, result = float_dtype(X), result.of_rows_times(scale)
-        set_fitted(self, result, n, lambda some: X[some].astype(dtype))
+        set_fitted(self, result.of_rows_times(scale), n, lambda some: X[some].astype(dtype))
         calibrate(self, result.sample)
         warn_of_training(self)
         return self

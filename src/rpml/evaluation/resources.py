@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rpml.estimator import RPML
-from rpml.estimator.fit_inputs import check_size
+from rpml.estimator.knowledge import check_size
 from rpml.method.graph.neighbors import EXACT_ROWS
 from rpml.method.settings import fit_shape
 from rpml.method.whitening.constants import SCATTER_ROWS

@@ -17,7 +17,7 @@ from rpml.method.whitening.groups import Groups, drop_singles, sample_rows
 from rpml.method.whitening.neighborhoods import n_leading_axes
 from rpml.method.whitening.nuisance import Nuisance
 from rpml.runtime.context import Shape
-from rpml.runtime.rows import Array, Labels
+from rpml.runtime.rows import Array, Labels, divided
 
 DEFAULT_COMPONENTS = 128
 
@@ -112,6 +112,12 @@ class FitInputs:
         """Return the inputs of a subset of the rows, whose whitening is given."""
         subset = None if self.supervision is None else self.supervision.subset(rows)
         return FitInputs(drop_singles(self.groups[rows]), subset, whitening=whitening)
+
+    def divided(self, scale: float) -> FitInputs:
+        """Return the inputs of rows that are divided by a power of two."""
+        if self.queries is None or scale == 1:
+            return self
+        return replace(self, queries=divided(self.queries, scale))
 
     def without_labels(self) -> FitInputs:
         """Return the inputs without classes; with constraints, which are certain, as they are."""

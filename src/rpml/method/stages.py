@@ -171,7 +171,7 @@ class Stages:
         """Return L of a fit that is not trained: the leading axes, or the user's."""
         p, init = whitening.preprocessing.matrix.shape[1], self.settings.init
         l = self.settings.size(p)
-        return np.eye(p, l) if isinstance(init, str) else given_subspace(init, (p, l))
+        return np.eye(p, l) if isinstance(init, str) else given_subspace(init, p, l)
 
     def start(self, Z: Array, whitening: Whitening) -> Start:
         """Return the initial L and theta; by default L is the leading axes."""

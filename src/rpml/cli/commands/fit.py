@@ -147,7 +147,7 @@ class SupervisionOptions:
         self, model: RPML, data: Features, reading: LabeledReadingOptions
     ) -> dict[str, object]:
         """Return the arguments of `RPML.fit`; pseudo-labels become a setting of the model."""
-        from rpml.estimator.fit_inputs import read_constraints, read_pairs
+        from rpml.estimator.knowledge import read_constraints, read_pairs
         from rpml.io.features import read_labels
 
         n, ids = len(data.values), data.ids

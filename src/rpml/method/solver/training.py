@@ -39,7 +39,7 @@ def initial_subspace(Z: Array, l: int, init: object, rng: np.random.Generator) -
     if isinstance(init, str) and init == "random":
         return random_subspace(p, l, rng)
     if not isinstance(init, str):
-        return given_subspace(init, (p, l))
+        return given_subspace(init, p, l)
     axes = principal_axes(Z, unit_input=False, center=True).axes[:, :l]
     if axes.shape[1] == l:
         return axes
@@ -47,17 +47,17 @@ def initial_subspace(Z: Array, l: int, init: object, rng: np.random.Generator) -
     return np.hstack([axes, completed[:, axes.shape[1] : l]])
 
 
-def given_subspace(init: object, shape: tuple[int, int]) -> Array:
-    """Return the user's matrix with orthonormal columns."""
+def given_subspace(init: object, p: int | None, l: int | None) -> Array:
+    """Return the user's matrix with orthonormal columns; a size that is not known yet is None."""
     L = np.asarray(init)
-    if L.shape != shape:
+    if L.ndim != 2 or L.shape != (p or L.shape[0], l or L.shape[1]):
         raise ValueError(
-            f"init must have shape {shape}, features after preprocessing by n_components, "
-            f"got {L.shape}."
+            f"init must have shape ({p or 'p'}, {l or 'n_components'}), features after "
+            f"preprocessing by n_components, got {L.shape}."
         )
     if L.dtype.kind not in "iuf" or not np.isfinite(L).all():
         raise ValueError("init must hold finite numbers.")
-    if np.linalg.matrix_rank(L) < shape[1]:
+    if np.linalg.matrix_rank(L) < L.shape[1]:
         raise ValueError("init must have linearly independent columns.")
     return orthonormalize(np.linalg.qr(L.astype(np.float64))[0])
 
