@@ -8,6 +8,7 @@ carry its fingerprint, by which a reader recognizes a pair that does not match.
 
 import errno
 import hashlib
+import importlib
 import logging
 import os
 import re
@@ -19,9 +20,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import ModuleType
 
 from rpml.runtime.errors import InputError, WriteError, write_error
-from rpml.runtime.extras import optional
 from rpml.runtime.outputs import (
     FOLDER_MANIFEST,
     Manifest,
@@ -128,9 +129,16 @@ def _taken(target: Path, owner: str) -> InputError:
     )
 
 
+def _optional(module: str) -> ModuleType | None:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        return None
+
+
 def _try_lock(descriptor: int, target: Path) -> bool:
     """Lock an open file, with a warning where there are no locks; False if another process has."""
-    fcntl, msvcrt = optional("fcntl"), optional("msvcrt")
+    fcntl, msvcrt = _optional("fcntl"), _optional("msvcrt")
     try:
         if fcntl is not None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
