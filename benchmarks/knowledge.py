@@ -53,8 +53,8 @@ def ndcg(documents, queries, grades, k=10):
     return 100 * float((gained[ideal > 0] / ideal[ideal > 0]).mean())
 
 
-def nuisance_rows(path, split):
-    """The fit without and with the nuisance, on one split of the classes."""
+def nuisance_split(path, split):
+    """Rows, classes, values, and which rows are fitted."""
     data = np.load(path, allow_pickle=True)
     X, y, v = (
         unit(data["X"]),
@@ -65,6 +65,37 @@ def nuisance_rows(path, split):
     if split:
         classes = np.random.default_rng(100 + split).permutation(y.max() + 1)
         train = np.isin(y, classes[: len(classes) // 2])
+    return X, y, v, train
+
+
+def erased(X, v):
+    """The affine map of LEACE (arXiv 2306.03819) and then PCA: a peer's use of the same values.
+
+    It removes as little as leaves no value linearly predictable: the directions of the means of
+    the values, after whitening.
+    """
+    mean, rows = X.mean(axis=0), X - X.mean(axis=0)
+    means = np.stack([rows[v == value].mean(axis=0) for value in np.unique(v)])
+    variances, axes = np.linalg.eigh(np.cov(rows.T))
+    kept = variances > 1e-6 * variances.max()
+    scale, axes = np.sqrt(variances[kept]), axes[:, kept]
+    left, values, _ = np.linalg.svd((means @ axes / scale).T, full_matrices=False)
+    left = left[:, values > 1e-4 * values.max()]
+    whole = np.eye(X.shape[1]) - (axes * scale) @ (left @ left.T) @ (axes / scale).T
+    principal = np.linalg.svd(rows @ whole.T, full_matrices=False)[2][:64]
+    return lambda Z: (Z - mean) @ whole.T @ principal.T
+
+
+def erasure_rows(path, split):
+    """LEACE and PCA to 64 dimensions, on the splits of the fits."""
+    X, y, v, train = nuisance_split(path, split)
+    every, across = recalls(erased(X[train], v[train])(X[~train]), y[~train], v[~train])
+    yield {"set": path.stem, "split": split, "recall@1": every, "across": across}
+
+
+def nuisance_rows(path, split):
+    """The fit without and with the nuisance, on one split of the classes."""
+    X, y, v, train = nuisance_split(path, split)
     for known in ({}, {"nuisance": v[train]}):
         started = time.perf_counter()
         model = RPML(64, random_state=0).fit(X[train], **known)
@@ -111,13 +142,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--splits", type=int, nargs="+", default=SPLITS)
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=[*KINDS], help="default: both")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=[*KINDS], help="default: all")
     options = parser.parse_args()
     path = RESULTS / "knowledge.json"
     measured = json.loads(path.read_text(encoding="utf8"))["results"] if path.exists() else {}
     for kind in options.kinds:
         measured[kind] = []
-        for file in sorted((options.data / kind).glob("*.npz")):
+        folder = options.data / ("queries" if kind == "queries" else "nuisance")
+        for file in sorted(folder.glob("*.npz")):
             for split in options.splits:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
@@ -126,7 +158,7 @@ def main() -> None:
     publish("knowledge", measured)
 
 
-KINDS = {"nuisance": nuisance_rows, "queries": query_rows}
+KINDS = {"nuisance": nuisance_rows, "queries": query_rows, "erasure": erasure_rows}
 
 if __name__ == "__main__":
     main()

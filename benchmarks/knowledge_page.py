@@ -46,13 +46,13 @@ def mean_change(pairs: list[tuple[np.ndarray, np.ndarray]]) -> str:
     )
 
 
-def nuisance_table(rows: list[Row]) -> str:
-    """Recall@1 without and with the nuisance, of every set, the controls last."""
+def nuisance_table(rows: list[Row], peer: list[Row]) -> str:
+    """Recall@1 without and with the nuisance, of every set, the controls last; then LEACE's."""
     cells = {
         figure: [by_split(rows, figure, known=known) for known in (False, True)]
         for figure in ("recall@1", "across")
     }
-    used = by_split(rows, "used", known=True)
+    used, erased = by_split(rows, "used", known=True), by_split(peer, "recall@1")
     names = sorted(used, key=lambda name: (name.startswith(CONTROL), name))
     lines = [
         [
@@ -62,6 +62,7 @@ def nuisance_table(rows: list[Row]) -> str:
                 for sides in cells.values()
             ),
             f"{int(used[name].sum())} of {len(used[name])}",
+            f"{erased[name].mean():.1f}",
         ]
         for name in names
     ]
@@ -70,8 +71,9 @@ def nuisance_table(rows: list[Row]) -> str:
         mean_change([(without[name], known[name]) for name in real])
         for without, known in cells.values()
     ]
-    lines.append([f"mean of {len(real)} without controls", *means, ""])
-    return table(["set", "Recall@1", "among rows of other values", "used"], lines)
+    peers = f"{np.mean([erased[name].mean() for name in real]):.1f}"
+    lines.append([f"mean of {len(real)} without controls", *means, "", peers])
+    return table(["set", "Recall@1", "among rows of other values", "used", "LEACE, PCA"], lines)
 
 
 def query_table(rows: list[Row], dim: int) -> str:
@@ -106,8 +108,9 @@ def page(results: dict[str, list[Row]]) -> str:
             f"Fitted on half of the classes without labels, searched in the other half; "
             f"{splits(nuisance)}. *Used* counts the splits in which the evidence supported it. In "
             "the controls the values are random, the class itself, a coarse class, or depend on "
-            "the class.",
-            nuisance_table(nuisance),
+            "the class. The last column is the Recall@1 of LEACE, a closed-form erasure of the "
+            "same values, and PCA to as many dimensions.",
+            nuisance_table(nuisance, results["erasure"]),
         ]
     queries = results.get("queries", [])
     for dim in sorted({row["dim"] for row in queries}):
