@@ -207,7 +207,7 @@ class Problem:
         y = np.unique(self.images.classes[self.held], return_inverse=True)[1]
         Z = unit_rows(Z)
         hit = first_hit_rank(Z, y) == 0
-        found = [kmeans(Z, y.max() + 1, np.random.default_rng(k)).labels for k in range(KMEANS)]
+        found = [kmeans(Z, y.max() + 1, np.random.default_rng(k)).labels_ for k in range(KMEANS)]
         row: Row = {"r1": float(hit.mean()), "nmi": float(np.mean([nmi(p, y) for p in found]))}
         for kind, counts in self.images.counts.items():
             drawn = [np.repeat(np.arange(len(y)), count[self.held]) for count in counts]

@@ -15,7 +15,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 
-from rpml.evaluation.metrics.kmeans import kmeans
+from rpml.evaluation.metrics import kmeans
 from rpml.method.clustering.pseudo_labels import as_clusterer
 from rpml.method.graph.affinity import affinity_graph
 from rpml.method.graph.neighbors import nearest_neighbors
@@ -64,7 +64,7 @@ class KMeansPartition(_SizedPartition):
     """k-means."""
 
     def _partition(self, X: Rows, n_clusters: int, seed: int) -> Labels:
-        return kmeans(X, n_clusters, np.random.default_rng(seed), n_init=1).labels
+        return kmeans(X, n_clusters, np.random.default_rng(seed), n_init=1).labels_
 
 
 class LeidenPartition(_SizedPartition):

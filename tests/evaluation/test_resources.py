@@ -26,17 +26,13 @@ def test_larger_fits_are_extrapolated(monkeypatch):
 
 
 def test_each_stage_grows_in_its_own_way():
-    pilots = (
-        (5_000, {"whiten": 1.0, "neighbors": 1.0, "labels": 1.0}, 0.0),
-        (10_000, {"whiten": 2.0, "neighbors": 4.0, "labels": 2.0}, 0.0),
-    )
     at = {
-        stage: [resources._extrapolate(stage, pilots, n) for n in (10_000, 100_000, 1_000_000)]
-        for stage in pilots[0][1]
+        stage: [resources._growth(stage, 10_000, n) for n in (10_000, 100_000, 1_000_000)]
+        for stage in ("whiten", "neighbors", "labels")
     }
-    assert at["labels"] == pytest.approx([2, 20, 200])
-    assert at["whiten"][1] == at["whiten"][2] == pytest.approx(4)  # of 20,000 rows
-    assert at["neighbors"][:2] == pytest.approx([4, 4 * 10**1.75])  # exact: almost quadratic
+    assert at["labels"] == pytest.approx([1, 10, 100])
+    assert at["whiten"] == pytest.approx([1, 2, 2])  # of 20,000 rows
+    assert at["neighbors"][:2] == pytest.approx([1, 10**1.75])  # exact: almost quadratic
     assert at["neighbors"][1] < at["neighbors"][2] < 10 * at["neighbors"][1]
 
 

@@ -17,15 +17,11 @@ from rpml.method.whitening.linear_map import principal_axes
 from rpml.runtime.context import Json, Progress, peak
 from rpml.runtime.rows import Array
 
-Pilot = tuple[int, dict[str, float], float]
-"""Rows of a fit, seconds of its stages, and seconds for mean and principal axes alone."""
 _FIRST_PILOT = 2500
 _LAST_PILOT = 40_000
 _PILOT_SECONDS = 2.0
-# Powers of the rows, by benchmarks/scaling.py. Whitening: factorizations of fixed size, and
-# searches. Search: quadratic in the limit, but larger blocks work better.
-GROWTH = {"whiten": (0.2, 1.4), "neighbors": (1.5, 1.75)}
 READS = 2  # times that checks and moments take of the moments alone
+SEARCH_GROWTH = 1.75  # power of the rows, by benchmarks/scaling.py: larger blocks work better
 INDEX_GROWTH = 0.6  # of the search beyond EXACT_ROWS
 
 
@@ -50,7 +46,7 @@ def estimate_resources(
     """Estimate the peak memory and the time of ``RPML(**settings).fit`` on n rows of d features.
 
     The memory follows from the sizes of the arrays. For the time, a few thousand rows are fitted,
-    then twice as many and so on for a few seconds; each stage is extrapolated by its own growth.
+    then twice as many and so on for a few seconds; each stage is extrapolated from the last fit.
 
     Parameters
     ----------
@@ -73,11 +69,10 @@ def estimate_resources(
     if X is not None and X.shape[1:] != (d,):
         raise ValueError(f"X has the shape {X.shape}: sample rows need d={d} features.")
     check_size(settings.get("n_components"), d)
-    before, last = _run_pilots(n, d, X, settings)
-    rows, measured, moments = last
+    rows, measured, moments = _run_pilots(n, d, X, settings)
     model = RPML(**settings)
     used = min(n, model.subsample or n)
-    stages = {name: _extrapolate(name, (before, last), used) for name in measured}
+    stages = {stage: seconds * _growth(stage, rows, used) for stage, seconds in measured.items()}
     # every row is checked and enters mean and moments; the other stages work on a sample
     stages["prepare"] += READS * moments * max(0, n - rows) / rows
     like = np.empty((0, d), np.float32 if X is None else X.dtype)
@@ -85,18 +80,24 @@ def estimate_resources(
     return Resources(n, d, peak(shape), sum(stages.values()), stages, rows)
 
 
-def _run_pilots(n: int, d: int, X: Array | None, settings: Json) -> tuple[Pilot, Pilot]:
-    """Fit samples of growing size; return the last two, the last of which takes seconds."""
+def _run_pilots(
+    n: int, d: int, X: Array | None, settings: Json
+) -> tuple[int, dict[str, float], float]:
+    """Fit samples of growing size until one takes seconds.
+
+    Returns its rows, the seconds of its stages, and those of mean and principal axes alone.
+    """
     rng = np.random.default_rng(0)
-    size = min(n, _FIRST_PILOT)
+    size, most = min(n, _FIRST_PILOT), min(n, _LAST_PILOT, n if X is None else len(X))
     _pilot(_sample(min(size, 500), d, X, rng), settings)  # compile and import
-    before = last = _pilot(_sample(size, d, X, rng), settings)
-    while size < min(n, _LAST_PILOT, len(X) if X is not None else n):
-        if sum(last[1].values()) > _PILOT_SECONDS and last is not before:
-            break
+    while True:
+        rows = _sample(size, d, X, rng)
+        stages = _pilot(rows, settings)
+        if size >= most or sum(stages.values()) > _PILOT_SECONDS:
+            start = time.perf_counter()
+            principal_axes(rows, unit_input=True, center=True)
+            return len(rows), stages, time.perf_counter() - start
         size = min(2 * size, n)
-        before, last = last, _pilot(_sample(size, d, X, rng), settings)
-    return before, last
 
 
 def _sample(rows: int, d: int, X: Array | None, rng: np.random.Generator) -> Array:
@@ -108,7 +109,7 @@ def _sample(rows: int, d: int, X: Array | None, rng: np.random.Generator) -> Arr
     return np.asarray(centers[rng.integers(len(centers), size=rows)] + noise, np.float32)
 
 
-def _pilot(X: Array, settings: Json) -> Pilot:
+def _pilot(X: Array, settings: Json) -> dict[str, float]:
     """Fit once, timing each stage from its first report to the first report of the next."""
     marks: list[tuple[str, float]] = [("prepare", time.perf_counter())]
 
@@ -126,27 +127,14 @@ def _pilot(X: Array, settings: Json) -> Pilot:
     stages: dict[str, float] = {}
     for (name, start), (_, stop) in itertools.pairwise(marks):
         stages[name] = stages.get(name, 0.0) + stop - start
-    start = time.perf_counter()
-    principal_axes(X, unit_input=True, center=True)
-    return len(X), stages, time.perf_counter() - start
+    return stages
 
 
-def _extrapolate(stage: str, pilots: tuple[Pilot, Pilot], n: int) -> float:
-    """Return the seconds of a stage at n rows, by its bounded growth between the pilots."""
-    rows, seconds = pilots[1][0], pilots[1][1][stage]
-    if n == rows:
-        return seconds
+def _growth(stage: str, rows: int, n: int) -> float:
+    """Return how many times longer a stage takes with n rows."""
     if stage == "whiten":  # works on a sample
         rows, n = min(rows, SCATTER_ROWS), min(n, SCATTER_ROWS)
-    low, high = GROWTH.get(stage, (1.0, 1.0))
-    exact = min(n, EXACT_ROWS) if stage == "neighbors" else n
-    power = float(np.clip(_growth(stage, *pilots), low, high))
-    return float(seconds * (exact / rows) ** power * (n / exact) ** INDEX_GROWTH)
-
-
-def _growth(stage: str, before: Pilot, last: Pilot) -> float:
-    """Return the power of the number of rows by which the time of a stage grew."""
-    earlier, later = before[1].get(stage, 0.0), last[1][stage]
-    if last[0] == before[0] or min(earlier, later) <= 0:
-        return np.inf
-    return float(np.log(later / earlier) / np.log(last[0] / before[0]))
+    if stage != "neighbors":
+        return n / rows
+    exact = min(n, max(rows, EXACT_ROWS))
+    return float((exact / rows) ** SEARCH_GROWTH * (n / exact) ** INDEX_GROWTH)

@@ -288,6 +288,7 @@ def estimate(features: str, model: RPML, read: ReadOptions, console: Console) ->
     settings = {k: v for k, v in model.get_params(deep=False).items() if k != "callback"}
     mapped = type(data).__name__ == "memmap"
     expected = estimate_resources(n, d, X=data, mapped=mapped, **settings)
+    available = memory_gb()
     fields = {
         "rows": n,
         "features": d,
@@ -295,9 +296,8 @@ def estimate(features: str, model: RPML, read: ReadOptions, console: Console) ->
         "seconds": round(expected.seconds, 3),
         "stages": {name: round(seconds, 3) for name, seconds in expected.stages.items()},
         "pilot_rows": expected.pilot_rows,
-        "machine_memory_gb": memory_gb(),
+        "machine_memory_gb": available,
     }
-    available = memory_gb()
     stages = ", ".join(
         f"{STAGES.get(name, name)} {shown_rate(s)}" for name, s in expected.stages.items()
     )
@@ -310,8 +310,6 @@ def estimate(features: str, model: RPML, read: ReadOptions, console: Console) ->
         "extrapolated from": counted(expected.pilot_rows, "row"),
     }
     console.result(fields, fields_text(lines))
-    if available is not None and expected.memory > available * 2**30:
-        console.note("this machine has less memory than that: use fewer rows or a smaller dtype")
 
 
 @contextmanager

@@ -203,7 +203,7 @@ def kmeans_labels(bank: FeatureBank, n_clusters: int = CLUSTERS) -> Indices:
     """k-means on the features."""
     n_clusters = min(n_clusters, max(2, len(bank.features) // 4))
     rng = np.random.default_rng([bank.seed, n_clusters])
-    return np.asarray(kmeans(bank.features, n_clusters, rng).labels, np.intp)
+    return np.asarray(kmeans(bank.features, n_clusters, rng).labels_, np.intp)
 
 
 def squared_distances(Z: torch.Tensor) -> torch.Tensor:

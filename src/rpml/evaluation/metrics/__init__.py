@@ -3,16 +3,15 @@
 from rpml.evaluation.metrics.clustering import (
     bounded_scores,
     clustering_scores,
+    kmeans,
     kmeans_labels,
     nmi_interval,
     normalized_mutual_information,
     pair_scores,
 )
-from rpml.evaluation.metrics.kmeans import KMeansResult, kmeans
 from rpml.evaluation.metrics.retrieval import first_hit_rank, ndcg_at_10, recall_at_k
 
 __all__ = [
-    "KMeansResult",
     "bounded_scores",
     "clustering_scores",
     "first_hit_rank",
