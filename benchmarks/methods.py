@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
+from adaptor import MatryoshkaAdaptor
+from heads import head
 from losses import LOSSES, ReferenceLoss
 from numpy.typing import NDArray
 from partitions import KMeansPartition, LeidenPartition
@@ -15,14 +17,13 @@ from sklearn.cluster import HDBSCAN
 from sklearn.covariance import ledoit_wolf_shrinkage
 from sklearn.exceptions import ConvergenceWarning
 
+from rpml.deep.methods import METHODS as DEEP_METHODS
 from rpml.estimator import RPML
 from rpml.evaluation.baselines import LDA, LinearBaseline, checked_axes, checked_size
 from rpml.evaluation.registry import (
-    DEEP_METHODS,
     METHODS,
     Build,
     Method,
-    imported,
     seeded,
     trained,
     unseeded,
@@ -35,7 +36,6 @@ from rpml.runtime.rows import Array, RandomState, unit_rows
 N_NEIGHBORS = 10  # of LPP
 VARIANCE = 0.9  # share that its PCA keeps: axes with little variance look local and are noise
 RIDGE = 1e-3  # share of the mean spread added to its diagonal
-ADAPTOR = "adaptor:MatryoshkaAdaptor"
 LOSS_TITLES = dict(
     zip(
         LOSSES,
@@ -151,8 +151,8 @@ _EXTRA = (
     Method("lpp", "LPP", unseeded(LPP)),
     Method("aas-lda", "AAS + LDA", seeded(PseudoLabelLDA)),
     Method("shrunk-whitened", "whitened PCA, shrunk", unseeded(ShrunkWhitening)),
-    Method("adaptor", "Matryoshka-Adaptor", imported(ADAPTOR)),
-    Method("adaptor-linear", "Matryoshka-Adaptor, linear", imported(ADAPTOR, hidden=0)),
+    Method("adaptor", "Matryoshka-Adaptor", seeded(MatryoshkaAdaptor)),
+    Method("adaptor-linear", "Matryoshka-Adaptor, linear", seeded(MatryoshkaAdaptor, hidden=0)),
     Method("rpml-untrained", "RPML before training", seeded(RPML, max_iter=0)),
     Method("rpml-kmeans", "RPML on k-means", clustered(KMeansPartition)),
     Method("rpml-hdbscan", "RPML on HDBSCAN", clustered(lambda seed: HDBSCAN(copy=True))),
@@ -169,7 +169,7 @@ _EXTRA = (
         Method(f"loss-{loss}", title, seeded(ReferenceLoss, loss=loss))
         for loss, title in LOSS_TITLES.items()
     ),
-    *(method.head() for method in DEEP_METHODS),
+    *(head(name) for name in DEEP_METHODS),
 )
 ALL: dict[str, Method] = METHODS | {method.name: method for method in _EXTRA}
 """Every method of the pages by name."""

@@ -7,10 +7,9 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA as SklearnPCA
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from rpml.evaluation.baselines import LDA, NCA, PCA, RandomProjection, Truncation, _scatters
+from rpml.evaluation.baselines import LDA, NCA, PCA, RandomProjection, Truncation
 from rpml.evaluation.metrics import recall_at_k
 from rpml.evaluation.registry import METHODS
 
@@ -98,26 +97,6 @@ def test_truncation_takes_the_first_columns(digits):
     assert np.allclose(Truncation(20).fit(X).transform(new), unit(new[:, :20]))
 
 
-def test_lda_without_shrinkage_equals_scikit_learn():
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 4, 300)
-    X = rng.normal(size=(4, 6))[y] + rng.normal(size=(300, 6))
-    ours = LDA(3, shrinkage=1e-9).fit(X, y)
-    theirs = LinearDiscriminantAnalysis(solver="eigen", n_components=3).fit(unit(X), y)
-    cosines = np.sum(unit(ours.map_.matrix.T) * unit(theirs.scalings_[:, :3].T), axis=1)
-    assert np.allclose(np.abs(cosines), 1, atol=1e-6)
-
-
-def test_lda_scatters_equal_their_definition(digits):
-    X, y, _, _ = digits
-    mean, within, between = _scatters(X, y, 5)
-    rows = unit(X)
-    assert np.allclose(mean, rows.mean(axis=0))
-    assert np.allclose(within + between, np.cov(rows.T, bias=True))
-    literal = sum(np.cov(rows[y == c].T, bias=True) * np.mean(y == c) for c in range(5))
-    assert np.allclose(within, literal)
-
-
 def test_labels_help_on_the_classes_they_belong_to(digits):
     X, y, _, _ = digits
     plain = recall_at_k(PCA(4).fit(X).transform(X), y, ks=1)[1]
@@ -149,7 +128,6 @@ def test_too_many_components_name_the_limit(method, most, digits):
         (LDA(1), None, "requires y"),
         (LDA(1), [0, 1], r"shape \(2,\) for 4 rows"),
         (LDA(1), [0, 0, 0, 0], "at least 2 classes"),
-        (LDA(1, shrinkage=0.0), [0, 1, 0, 1], "shrinkage must lie"),
         (NCA(1), None, "requires y"),
     ],
 )

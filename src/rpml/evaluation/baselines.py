@@ -11,8 +11,8 @@ from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import eigh
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.utils import Tags, check_random_state
@@ -24,13 +24,13 @@ from rpml.runtime.rows import (
     RandomState,
     check_rows,
     check_varied,
-    row_blocks,
     sorted_sample,
     unit_rows,
 )
 from rpml.runtime.wording import counted
 
 MAX_AXES = 512  # of the paper's descriptors
+LDA_SHRINKAGE = 0.3  # share of the scatter within classes that an identity replaces
 NCA_AXES = 256  # principal axes that NCA starts from, unless there are more components
 NCA_NORM = 3.0  # of the initial rows: the larger, the fewer neighbors matter for a row
 
@@ -146,45 +146,22 @@ class PCA(LinearBaseline):
 
 
 class LDA(LinearBaseline):
-    """Axes that maximize the scatter between classes relative to the scatter within them.
-
-    `shrinkage` is the share of the scatter within classes that a multiple of the identity replaces.
-    There are at most as many axes as classes minus one.
-    """
+    """scikit-learn's LDA with shrinkage; there are at most as many axes as classes minus one."""
 
     uses_labels: ClassVar[bool] = True
 
-    def __init__(self, n_components: int = 1, *, shrinkage: float = 0.3) -> None:
+    def __init__(self, n_components: int = 1) -> None:
         self.n_components = n_components
-        self.shrinkage = shrinkage
 
     def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         assert y is not None
-        if not 0 < self.shrinkage <= 1:
-            raise ValueError(f"shrinkage must lie in (0, 1], got {self.shrinkage}")
-        classes, d = int(y.max()) + 1, X.shape[1]
-        size = min(checked_size(self.n_components, d, "LDA", "the number of features"), classes - 1)
-        mean, within, between = _scatters(X, y, classes)
-        ridge = self.shrinkage * max(np.trace(within) / d, 1e-12)
-        within = (1 - self.shrinkage) * within + ridge * np.eye(d)
-        axes = eigh(between, within, subset_by_index=(d - size, d - 1))[1][:, ::-1]
-        return Preprocessing(True, mean, axes, True)
-
-
-def _scatters(X: Array, y: NDArray[np.intp], classes: int) -> tuple[Array, Array, Array]:
-    """Return mean, within-class and between-class scatter of the unit rows, in blocks."""
-    n, d = X.shape
-    sums, moments = np.zeros((classes, d)), np.zeros((d, d))
-    for part, block in row_blocks(X, np.float64):
-        rows = unit_rows(block)
-        np.add.at(sums, y[part], rows)
-        moments += rows.T @ rows
-    sizes = np.bincount(y, minlength=classes)[:, None]
-    mean = sums.sum(axis=0) / n
-    means = sums / sizes
-    between = (means - mean).T @ ((means - mean) * sizes) / n
-    within = moments / n - np.outer(mean, mean) - between
-    return mean, within, between
+        size = checked_size(self.n_components, X.shape[1], "LDA", "the number of features")
+        rows = unit_rows(np.asarray(X, np.float64))
+        if rows.shape[1] == 1:
+            raise ValueError("LDA needs rows of more than one direction, got n_features = 1")
+        lda = LinearDiscriminantAnalysis(solver="eigen", shrinkage=LDA_SHRINKAGE).fit(rows, y)
+        axes = lda.scalings_[:, : min(size, int(y.max()))]
+        return Preprocessing(True, rows.mean(axis=0), axes, True)
 
 
 class NCA(LinearBaseline):

@@ -1,8 +1,7 @@
 """The registry of methods: name, title, constructor, and whether labels are used.
 
 `compare`, `benchmark`, `demo`, `recommend` and the report all read this table. A new method is one
-file and one line here. The linear heads of the deep methods are named "head-NAME"; they are of a
-higher layer, so they are given by path and imported when they are built.
+file and one line here.
 """
 
 import time
@@ -10,19 +9,12 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib import import_module
 from typing import Protocol, Self
 
 from numpy.typing import ArrayLike
 
 from rpml.estimator import RPML
-from rpml.evaluation.baselines import (
-    LDA,
-    NCA,
-    PCA,
-    RandomProjection,
-    Truncation,
-)
+from rpml.evaluation.baselines import LDA, NCA, PCA, RandomProjection, Truncation
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, RandomState
 from rpml.runtime.wording import one_line
@@ -37,7 +29,6 @@ class Transformer(Protocol):
 
 
 Build = Callable[[int, RandomState], Transformer]
-HEAD = "head-"
 KNOWN = "rpml-known"
 """RPML that sees the nuisance and the queries of a comparison."""
 
@@ -95,49 +86,6 @@ def trained(**settings: object) -> Build:
     return seeded(RPML, training="always", **settings)
 
 
-def imported(path: str, **settings: object) -> Build:
-    """Return the constructor of an estimator given as "module:class", imported on use."""
-    module, name = path.split(":")
-    return lambda n_components, seed: getattr(import_module(module), name)(
-        n_components, random_state=seed, **settings
-    )
-
-
-@dataclass(frozen=True)
-class DeepMethod:
-    """A method that trains a network end to end, or a linear head on fixed features.
-
-    `path` is the "module:name" of its definition in `rpml.deep.methods`.
-    """
-
-    name: str
-    title: str
-    path: str
-    uses_labels: bool = False
-
-    def head(self) -> Method:
-        """Return the method as a linear map on fixed features."""
-        note = "head, uses labels" if self.uses_labels else "head"
-        build = imported("rpml.deep.head:DeepHead", method=self.name)
-        return Method(f"{HEAD}{self.name}", f"{self.title} ({note})", build, self.uses_labels)
-
-
-DEEP_METHODS = (
-    DeepMethod("exemplar", "Exemplar", "unsupervised:EXEMPLAR"),
-    DeepMethod("nce", "NCE", "unsupervised:NCE"),
-    DeepMethod("deepcluster", "DeepCluster", "unsupervised:DEEPCLUSTER"),
-    DeepMethod("mom", "MOM", "mom:MOM"),
-    DeepMethod("invariant", "Invariant", "unsupervised:INVARIANT"),
-    DeepMethod("stml", "STML", "unsupervised:STML_METHOD"),
-    DeepMethod("srpml", "sRPML", "srpml:SRPML_METHOD"),
-    DeepMethod("contrastive", "Contrastive", "supervised:CONTRASTIVE", uses_labels=True),
-    DeepMethod("ddml", "DDML", "supervised:DDML", uses_labels=True),
-    DeepMethod("triplet", "Triplet", "supervised:TRIPLET", uses_labels=True),
-    DeepMethod("triplet-hard", "Triplet + hard", "supervised:SEMI_HARD", uses_labels=True),
-    DeepMethod("triplet-daml", "Triplet + DAML", "supervised:DAML_METHOD", uses_labels=True),
-    DeepMethod("triplet-hdml", "Triplet + HDML", "supervised:HDML_METHOD", uses_labels=True),
-    DeepMethod("lifted", "Lifted", "supervised:LIFTED", uses_labels=True),
-)
 _TABLE = (
     Method("raw", "raw features", lambda n_components, seed: Truncation(None)),
     Method("truncation", "first columns", unseeded(Truncation)),
@@ -179,11 +127,7 @@ def chosen_methods(names: Iterable[str | Method]) -> list[Method]:
 def _named(name: str) -> Method:
     if name in METHODS:
         return METHODS[name]
-    for deep in DEEP_METHODS:
-        if name == f"{HEAD}{deep.name}":
-            return deep.head()
-    names = [*METHODS, *(f"{HEAD}{deep.name}" for deep in DEEP_METHODS)]
-    near = get_close_matches(name, names) or [*PCA_FAMILY, "rpml"]
+    near = get_close_matches(name, METHODS) or [*PCA_FAMILY, "rpml"]
     raise InputError(
         f"there is no method {name!r}, but {', '.join(near)} and others: "
         "rpml.evaluation.registry.METHODS has them all"

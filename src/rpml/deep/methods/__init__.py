@@ -1,26 +1,38 @@
 """The methods of the tables of the paper.
 
-A new method is a `Method` in a module of this folder and a line in
-`rpml.evaluation.registry.DEEP_METHODS`.
+A new method is a `Method` in a module of this folder and a line here.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib import import_module
 
+from rpml.deep.methods import mom, srpml, supervised, unsupervised
 from rpml.deep.methods.base import Method
-from rpml.evaluation.registry import DEEP_METHODS, DeepMethod
 from rpml.runtime.errors import InputError
 
-
-def _load(entry: DeepMethod) -> Method:
-    module, name = entry.path.split(":")
-    method: Method = getattr(import_module(f"{__name__}.{module}"), name)
-    return replace(method, title=entry.title, uses_labels=entry.uses_labels)
-
-
-METHODS: dict[str, Method] = {entry.name: _load(entry) for entry in DEEP_METHODS}
-"""In the order of the tables of the paper; supervised methods come last."""
+_UNSUPERVISED = {
+    "exemplar": ("Exemplar", unsupervised.EXEMPLAR),
+    "nce": ("NCE", unsupervised.NCE),
+    "deepcluster": ("DeepCluster", unsupervised.DEEPCLUSTER),
+    "mom": ("MOM", mom.MOM),
+    "invariant": ("Invariant", unsupervised.INVARIANT),
+    "stml": ("STML", unsupervised.STML_METHOD),
+    "srpml": ("sRPML", srpml.SRPML_METHOD),
+}
+_SUPERVISED = {
+    "contrastive": ("Contrastive", supervised.CONTRASTIVE),
+    "ddml": ("DDML", supervised.DDML),
+    "triplet": ("Triplet", supervised.TRIPLET),
+    "triplet-hard": ("Triplet + hard", supervised.SEMI_HARD),
+    "triplet-daml": ("Triplet + DAML", supervised.DAML_METHOD),
+    "triplet-hdml": ("Triplet + HDML", supervised.HDML_METHOD),
+    "lifted": ("Lifted", supervised.LIFTED),
+}
+METHODS: dict[str, Method] = {
+    name: replace(method, title=title, uses_labels=name in _SUPERVISED)
+    for name, (title, method) in {**_UNSUPERVISED, **_SUPERVISED}.items()
+}
+"""In the order of the tables of the paper."""
 
 
 def check_methods(names: Sequence[str]) -> tuple[str, ...]:

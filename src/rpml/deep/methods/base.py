@@ -110,7 +110,7 @@ class Loss(nn.Module):
 
 @dataclass(frozen=True)
 class Method:
-    """A deep method; its last two fields come from `rpml.evaluation.registry.DEEP_METHODS`."""
+    """A deep method; `rpml.deep.methods.METHODS` sets its last two fields."""
 
     sampler: Sampler
     loss: Callable[[LossSpec], Loss]

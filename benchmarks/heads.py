@@ -1,23 +1,20 @@
-"""The deep methods as a linear map on fixed vectors, for `rpml.compare`; no images needed.
-
-torch is imported when a head is fitted.
-"""
+"""The deep methods as a linear map on fixed vectors, for comparisons; no images needed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from rpml.deep.embedder import Embedder, MultiViewDataset, frozen_descriptors, linear_start
+from rpml.deep.methods import METHODS
+from rpml.deep.schedule import Schedule
+from rpml.deep.trainer import Trainer
 from rpml.evaluation.baselines import LinearBaseline
-from rpml.evaluation.registry import DEEP_METHODS
+from rpml.evaluation.registry import Method
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.rows import Array, RandomState, unit_rows
-
-if TYPE_CHECKING:
-    from rpml.deep.embedder import MultiViewDataset
 
 VIEWS = 3
 DROPPED = 0.2  # share of missing coordinates in a view
@@ -26,10 +23,6 @@ _MASKS = 64
 
 def vector_views(X: NDArray[np.floating], seed: int) -> MultiViewDataset:
     """Vectors as training inputs; a fifth of the coordinates is missing in each view."""
-    import torch
-
-    from rpml.deep.embedder import MultiViewDataset
-
     rows = unit_rows(np.asarray(X, np.float32))
     rng = np.random.default_rng(seed)
     masks = rng.random((VIEWS, _MASKS, X.shape[1])) >= DROPPED
@@ -58,20 +51,9 @@ class DeepHead(LinearBaseline):
     @property
     def uses_labels(self) -> bool:  # type: ignore[override]
         """Whether the method sees the classes of the training rows."""
-        return any(deep.uses_labels for deep in DEEP_METHODS if deep.name == self.method)
+        return METHODS[self.method].uses_labels
 
     def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
-        from rpml.runtime.extras import require
-
-        require("torch", "deep", f"the method {self.method}")
-        import torch
-
-        from rpml.deep.embedder import Embedder, frozen_descriptors, linear_start
-        from rpml.deep.methods import METHODS, check_methods
-        from rpml.deep.schedule import Schedule
-        from rpml.deep.trainer import Trainer
-
-        check_methods([self.method])
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         start = linear_start(X[:, None], self.n_components, seed)
         inputs = vector_views(X, seed)
@@ -89,3 +71,14 @@ class DeepHead(LinearBaseline):
         matrix = (trained.matrix @ trained.projection).detach().cpu().numpy()
         # the scaling between the two products does not matter, since the result has unit norm
         return Preprocessing(True, start.preprocessing_.mean, matrix, True)
+
+
+def head(name: str) -> Method:
+    """Return a deep method as a linear map on fixed features."""
+    deep = METHODS[name]
+    note = "head, uses labels" if deep.uses_labels else "head"
+
+    def build(n_components: int, seed: RandomState) -> DeepHead:
+        return DeepHead(n_components, method=name, random_state=seed)
+
+    return Method(f"head-{name}", f"{deep.title} ({note})", build, deep.uses_labels)
