@@ -76,7 +76,7 @@ def kmeans_labels(
     codes = checked_codes(y, len(rows))
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     points, k = _points(rows, metric), int(codes.max()) + 1
-    return kmeans(points, k, rng, n_init=n_init, progress=progress).labels_
+    return np.asarray(kmeans(points, k, rng, n_init=n_init, progress=progress).labels_)
 
 
 def kmeans(
