@@ -113,7 +113,7 @@ def test_the_whole_network_trains_on_the_budget_of_the_paper(
     monkeypatch.setitem(schedule.PUBLISHED, "srpml", (3, 12))
     out = tmp_path / "trained.onnx"
     words = ["--size", "32", "--dim", "4", "--views", "1", "--json", "-q", "--threads", "1"]
-    words += ["--train-from", "all", "--schedule", "paper", "--set", "micro_batch=5"]
+    words += ["--train-from", "all", "--schedule", "paper"]
     args = ["finetune", photos / "train", "--backbone", tiny_backbone, "-o", out, *words]
     done = invoke(*args)
     assert done.exit_code == 0, done.stderr

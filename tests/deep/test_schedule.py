@@ -13,7 +13,7 @@ from rpml.runtime.errors import InputError
 @pytest.mark.parametrize(
     ("name", "value"),
     [("neighbor_distillation", "abc"), ("feature_distillation", -1.0), ("epochs", 0),
-     ("epochs", 1.5), ("feature_momentum", 1.1), ("learning_rate", float("nan")),
+     ("epochs", 1.5), ("ema_decay", 1.1), ("learning_rate", float("nan")),
      ("patience", 0), ("seed", True)],
 )  # fmt: skip
 def test_a_wrong_setting_is_named(name, value):
@@ -27,9 +27,9 @@ def test_every_label_free_method_has_a_published_budget():
 
 
 def test_the_budget_replaces_what_the_papers_fix_and_nothing_else():
-    schedule = Schedule(epochs=3, seed=5, micro_batch=30)
+    schedule = Schedule(epochs=3, seed=5)
     made = paper_schedule("stml", schedule)
-    assert (made.epochs, made.batch_size, made.seed, made.micro_batch) == (180, 240, 5, 30)
+    assert (made.epochs, made.batch_size, made.seed) == (180, 240, 5)
     assert made.feature_distillation == made.neighbor_distillation == 0
     assert paper_schedule("lifted", schedule).epochs == SUPERVISED[0]
     training = Training(schedule=schedule)
@@ -39,7 +39,7 @@ def test_the_budget_replaces_what_the_papers_fix_and_nothing_else():
 
 def test_a_setting_that_would_be_replaced_is_refused():
     check_free("common", {"epochs": 3})
-    check_free("paper", {"seed": 1, "micro_batch": 8})
+    check_free("paper", {"seed": 1})
     for name in ("epochs", "learning_rate", "feature_distillation"):
         with pytest.raises(InputError, match=f"{name} is set by the schedule"):
             check_free("paper", {name: 1})

@@ -11,13 +11,11 @@ from rpml.runtime.errors import InputError
 _MINIMUM = {  # integers
     "epochs": 1,
     "batch_size": 2,
-    "micro_batch": 1,
-    "relabel_every": 1,
     "patience": 1,
     "seed": 0,
 }
-_OPTIONAL = ("patience", "micro_batch", "learning_rate")
-_MAXIMUM = {"ema_decay": 1, "feature_momentum": 1}
+_OPTIONAL = ("patience", "learning_rate")
+_MAXIMUM = {"ema_decay": 1}
 BUDGETS = ("common", "paper")
 PUBLISHED: dict[str, tuple[int, int]] = {
     "exemplar": (120, 256),
@@ -50,26 +48,16 @@ class Schedule:
     """Passes over the images."""
     batch_size: int = 120
     """Images per step."""
-    micro_batch: int | None = None
-    """Rows per pass through the network, for less memory; None: the whole batch. Gradients are
-    accumulated over the passes. The loss still sees the whole batch, so they are the same."""
     learning_rate: float | None = None
     """Of the upper blocks; None: that of the method."""
     projection_rate: float = 1e-4
     """Learning rate of the projection, for losses that do not update it themselves."""
-    loss_rate: float = 1e-3
-    """Learning rate of the parameters that belong to a loss."""
-    weight_decay: float = 0.0
     ema_decay: float = 0.95
     """Decay of the exponential moving average of the weights (the mean teacher), which training
     returns; 0 returns the trained weights themselves."""
     feature_distillation: float = 3.0
     """Weight in `rpml.deep.trainer.FeatureDistillation`, like the next one."""
     neighbor_distillation: float = 1.0
-    relabel_every: int = 1
-    """Epochs between two computations of the pseudo-labels."""
-    feature_momentum: float = 0.9
-    """Of the running mean of the features of each image, which are clustered."""
     patience: int | None = None
     """Stop after this many epochs in which the label-free score has not risen; None: never."""
     seed: int = 0

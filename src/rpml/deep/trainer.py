@@ -11,7 +11,7 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -39,10 +39,11 @@ from rpml.vision.engine import run_ahead
 logger = logging.getLogger(__name__)
 Scores = dict[str, float]
 TEMPERATURE = 0.05  # of neighborhood distillation
+LOSS_RATE = 1e-3  # learning rate of the parameters that belong to a loss
+FEATURE_MOMENTUM = 0.9  # of the running mean of the features of each image
 MAX_REFERENCES = 20_000
 _COLLAPSED = 0.999  # norm of the mean of unit rows; whitened ones start near 0
 _MODULES = ("student", "teacher", "loss")
-_SLOTS = ("exp_avg", "exp_avg_sq", "step")  # of AdamW
 
 
 class FeatureDistillation:
@@ -119,9 +120,8 @@ class Trainer:
         self.student.projection.requires_grad_(not self.loss.learns_projection)
         self.teacher = copy.deepcopy(self.student).requires_grad_(False)
         self.optimizer = self._optimizer()
-        # a running mean of the features of each image, now and when labels were last computed
+        # of each image, a running mean over views and epochs, which is clustered
         self.features = mean_features(self.student, frozen)
-        self.label_features = self.features.copy()
         self.epoch, self.history = 0, list[Scores]()
         self.distillation = FeatureDistillation(
             self.features,
@@ -129,17 +129,15 @@ class Trainer:
             schedule.feature_distillation,
             schedule.neighbor_distillation,
         )
-        self._sampled: tuple[Batches, Indices | None] | None = None
 
     def _optimizer(self) -> torch.optim.Optimizer:
-        schedule = self.schedule
         groups = [
             {"params": list(self.student.upper.parameters()), "lr": self.learning_rate},
-            {"params": [self.student.projection], "lr": schedule.projection_rate},
-            {"params": list(self.loss.parameters()), "lr": schedule.loss_rate},
+            {"params": [self.student.projection], "lr": self.schedule.projection_rate},
+            {"params": list(self.loss.parameters()), "lr": LOSS_RATE},
         ]
         groups = [group for group in groups if group["params"]]
-        return torch.optim.AdamW(groups, weight_decay=schedule.weight_decay)
+        return torch.optim.AdamW(groups, weight_decay=0.0)
 
     def run(self, context: Context | None = None) -> Embedder:
         """Train the network; return the exponential moving average of the embedder.
@@ -149,12 +147,13 @@ class Trainer:
         """
         context = context or Context()
         schedule = self.schedule
+        mined = self._sample() if self.method.mines_once else None
         if saved := context.load("epoch", self._schema()):
             self._restore(*saved)
         context.report(Progress("train", self.epoch, schedule.epochs))
         while self.epoch < schedule.epochs and not self._stalled():
             begun = time.perf_counter()
-            scores = self._epoch(*self._sample(), context)
+            scores = self._epoch(*(mined or self._sample()), context)
             scores["seconds"] = round(time.perf_counter() - begun, 3)
             self.epoch += 1
             if schedule.patience is not None:
@@ -167,14 +166,8 @@ class Trainer:
         return self.teacher
 
     def _sample(self) -> tuple[Batches, Indices | None]:
-        """The epoch's batches; pseudo-labels are computed again every `relabel_every` epochs."""
-        refresh = not self.method.mines_once and self.epoch % self.schedule.relabel_every == 0
-        if refresh:
-            self.label_features[:] = self.features
-        if refresh or self._sampled is None:
-            bank = FeatureBank(self.label_features, self.classes, self.schedule.seed)
-            self._sampled = self.method.sampler(bank)
-        return self._sampled
+        """Batches of an epoch, from the current features."""
+        return self.method.sampler(FeatureBank(self.features, self.classes, self.schedule.seed))
 
     def _epoch(self, batches: Batches, labels: Indices | None, context: Context) -> Scores:
         schedule = self.schedule
@@ -213,8 +206,8 @@ class Trainer:
         self, indices: BatchIndices, maps: torch.Tensor, rng: np.random.Generator
     ) -> tuple[float, float]:
         """One optimizer step; returns the loss and the norm of the mean of the features."""
-        passes = torch.split(maps.to(self.device), self.schedule.micro_batch or len(maps))
-        features = self._features(passes)
+        maps = maps.to(self.device)
+        features = self.student.features(maps)
         rows = self._tensor(indices.rows)
         batch = Batch(
             features,
@@ -223,32 +216,22 @@ class Trainer:
             rows,
             self.student.projection,
             rng,
-            _features_of(self.teacher, passes) if self.method.needs_teacher else None,
+            self._teacher_features(maps) if self.method.needs_teacher else None,
             None if indices.weights is None else torch.from_numpy(indices.weights).to(features),
         )
         loss = self.loss(batch) + self.distillation.loss(features, rows)
         self.optimizer.zero_grad(set_to_none=True)
         if loss.requires_grad:
             loss.backward()
-            self._accumulate(passes, features)
             self.optimizer.step()
         self._update_teacher()
         new = features.detach().cpu().numpy()
         self._update_features(indices.rows, new)
         return float(loss.detach()), float(np.linalg.norm(new.mean(axis=0)))
 
-    def _features(self, passes: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Features of the batch; those of several passes are a leaf of the graph."""
-        student = self.student
-        if len(passes) == 1:
-            return student.features(passes[0])
-        return _features_of(student, passes).requires_grad_()
-
-    def _accumulate(self, passes: Sequence[torch.Tensor], features: torch.Tensor) -> None:
-        """Send the gradient of the features through the network again, pass by pass."""
-        if len(passes) > 1 and features.grad is not None:
-            for maps, grad in zip(passes, torch.split(features.grad, len(passes[0])), strict=True):
-                torch.autograd.backward(self.student.features(maps), grad)
+    @torch.no_grad()
+    def _teacher_features(self, maps: torch.Tensor) -> torch.Tensor:
+        return self.teacher.features(maps)
 
     def _tensor(self, indices: Indices) -> torch.Tensor:
         return torch.from_numpy(np.asarray(indices, np.int64)).to(self.device)
@@ -263,7 +246,7 @@ class Trainer:
 
     def _update_features(self, rows: Indices, new: NDArray[np.float32]) -> None:
         """One row after the other: a batch may hold several views of an image."""
-        momentum, features = self.schedule.feature_momentum, self.features
+        momentum, features = FEATURE_MOMENTUM, self.features
         for i, x in zip(rows, new, strict=True):
             features[i] = unit_rows((momentum * features[i] + (1 - momentum) * x)[None])[0]
 
@@ -297,21 +280,18 @@ class Trainer:
         for index, slots in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer/{index}/{key}": tensor for key, tensor in slots.items()}
         arrays = {n: t.detach().cpu().contiguous().numpy() for n, t in tensors.items()}
-        arrays |= {"features": self.features, "label_features": self.label_features}
-        return arrays, {"epoch": self.epoch, "history": self.history}
+        return {**arrays, "features": self.features}, {"epoch": self.epoch, "history": self.history}
 
     def _schema(self) -> Schema:
-        """The schema of `_snapshot` after any number of epochs."""
-        arrays = {n: ArraySpec(a.dtype.kind, a.shape) for n, a in self._snapshot()[0].items()}
-        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
-        for index, parameter in enumerate(parameters):
-            for slot in _SLOTS:
-                shape = () if slot == "step" else tuple(parameter.shape)
-                arrays[f"optimizer/{index}/{slot}"] = ArraySpec("f", shape, optional=True)
+        """The schema of `_snapshot`; a buffer may hold infinity."""
+        arrays = {
+            name: ArraySpec(array.dtype.kind, array.shape, -math.inf, math.inf)
+            for name, array in self._snapshot()[0].items()
+        }
         return Schema(arrays, {"epoch": COUNT, "history": [{"*": ANY_FLOAT}]})
 
     def _restore(self, arrays: Arrays, metadata: Json) -> None:
-        self.features[:], self.label_features[:] = arrays["features"], arrays["label_features"]
+        self.features[:] = arrays["features"]
         for name in _MODULES:
             getattr(self, name).load_state_dict(_tensors(arrays, f"{name}/"))
         slots: dict[int, dict[str, torch.Tensor]] = {}
@@ -320,11 +300,6 @@ class Trainer:
             slots.setdefault(int(index), {})[key] = tensor
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": slots})
         self.epoch, self.history = metadata["epoch"], list(metadata["history"])
-
-
-def _features_of(embedder: Embedder, passes: Sequence[torch.Tensor]) -> torch.Tensor:
-    with torch.no_grad():
-        return torch.cat([embedder.features(maps) for maps in passes])
 
 
 def _tensors(arrays: Arrays, prefix: str) -> dict[str, torch.Tensor]:
