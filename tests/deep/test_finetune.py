@@ -19,25 +19,19 @@ def another_file(work):
 
 
 def epochs_of_another_program(work):
-    (work / "run").mkdir(parents=True)
-    (work / "run" / "weights.safetensors").write_text("mine")
+    work.mkdir()
+    (work / "epoch.safetensors").write_text("mine")
 
 
 def activations_of_another_program(work):
-    (work / "trunk").mkdir(parents=True)
-    (work / "trunk" / "activations.npy").write_text("mine")
+    work.mkdir()
+    (work / "activations.npy").write_text("mine")
 
 
 def a_link_to_a_folder(work):
     work.with_name("elsewhere").mkdir()
     (work.with_name("elsewhere") / "thesis.txt").write_text("mine")
     work.symlink_to("elsewhere")
-
-
-def a_link_to_epochs(work):
-    work.mkdir()
-    work.with_name("elsewhere").mkdir()
-    (work / "run").symlink_to("../elsewhere")
 
 
 def a_link_to_nothing(work):
@@ -50,7 +44,6 @@ PLANTED = [
     epochs_of_another_program,
     activations_of_another_program,
     a_link_to_a_folder,
-    a_link_to_epochs,
     a_link_to_nothing,
 ]
 

@@ -3,7 +3,6 @@
 Images that are decoded while training are the same as cached ones, without a cache.
 """
 
-import json
 import os
 
 import numpy as np
@@ -80,15 +79,15 @@ def test_a_finished_cache_is_not_computed_again(network, photos, tmp_path):
 def test_a_cache_of_something_else_is_refused(network, photos, tmp_path):
     files = find_images(photos / "train")
     build_cache(files, network, SPEC, tmp_path / "c")
-    with pytest.raises(InputError, match="cache of images of another size"):
+    with pytest.raises(InputError, match="cache of other images, of another network"):
         build_cache(files, network, ImageSpec(24, Views(2)), tmp_path / "c")
-    with pytest.raises(InputError, match="cache of other images"):
+    with pytest.raises(InputError, match="cache of other images, of another network"):
         build_cache(files[1:], network, SPEC, tmp_path / "c")
     os.utime(files[0].path, (0, 0))
-    with pytest.raises(InputError, match="cache of images that have changed since"):
+    with pytest.raises(InputError, match="choose another folder, or remove it"):
         build_cache(files, network, SPEC, tmp_path / "c")
     other = open_network(nn.Sequential(nn.Conv2d(3, 4, 4, 4), nn.ReLU(), nn.ReLU()), "2")
-    with pytest.raises(InputError, match="cache of another network"):
+    with pytest.raises(InputError, match="cache of other images, of another network"):
         build_cache(files, other, SPEC, tmp_path / "c")
 
 
@@ -114,9 +113,6 @@ def test_a_damaged_cache_is_refused(network, photos, tmp_path):
     build_cache(files, network, SPEC, tmp_path / "c")
     (tmp_path / "c" / "activations.npy").write_bytes(b"cut")
     with pytest.raises(InputError, match="damaged cache"):
-        build_cache(files, network, SPEC, tmp_path / "c")
-    (tmp_path / "c" / "cache.json").write_text(json.dumps({"failures": []}))
-    with pytest.raises(InputError, match=r"cache\.json is damaged"):
         build_cache(files, network, SPEC, tmp_path / "c")
 
 

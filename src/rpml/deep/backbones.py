@@ -40,25 +40,26 @@ _STEM = {"conv1.0": "conv1_7x7_s2", "conv2.0": "conv2_3x3_reduce", "conv2.1": "c
 
 @dataclass(frozen=True)
 class Network:
-    """A network of named blocks, split in two; `convention` is the trunk's input convention."""
+    """A network of named blocks, split in two."""
 
+    input: nn.Module
+    """From RGB in 0..1 to what the first block takes."""
     trunk: nn.Sequential
     """Frozen blocks; their output is computed once per image and view."""
     upper: nn.Sequential
     """Trained blocks, which end in a feature map (n, channels, height, width)."""
-    convention: Convention
 
     def trunk_maps(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return the output of the trunk for RGB bytes of shape (n, height, width, 3)."""
         with torch.inference_mode():
             # channels last takes half the time on a CPU
-            x = torch.from_numpy(self.convention.prepare(images))
+            x = self.input(torch.from_numpy(Convention().prepare(images)))
             maps = self.trunk(x.contiguous(memory_format=torch.channels_last))
             return np.asarray(maps.contiguous().numpy(), np.float32)
 
     def fingerprint(self, whole: bool = True) -> str:
-        """Return a digest of the convention and the weights; of the trunk's alone for a cache."""
-        state = hashlib.sha256(repr(self.convention).encode())
+        """Return a digest of the input and the weights; of the trunk's alone for a cache."""
+        state = hashlib.sha256(repr(self.input).encode())
         for part in (self.trunk, self.upper) if whole else (self.trunk,):
             for name, tensor in part.state_dict().items():
                 state.update(name.encode())
@@ -93,7 +94,8 @@ def open_network(source: str | Path | nn.Module, train_from: str | None = None) 
         )
     first = names.index(train_from)
     trunk = nn.Sequential(OrderedDict(children[:first])).eval().requires_grad_(False)
-    return Network(trunk, nn.Sequential(OrderedDict(children[first:])).eval(), convention)
+    upper = nn.Sequential(OrderedDict(children[first:])).eval()
+    return Network(InputConvention(convention), trunk, upper)
 
 
 def _lite0() -> tuple[nn.Sequential, Convention]:
@@ -138,6 +140,23 @@ class Inception(nn.Module):
             self.branch_pool_proj(F.max_pool2d(x, 3, stride=1, padding=1)),
         ]
         return torch.cat(branches, dim=1)
+
+
+class InputConvention(nn.Module):
+    """Converts RGB in 0..1 to the color order, range, mean and deviation of a network."""
+
+    def __init__(self, convention: Convention) -> None:
+        super().__init__()
+        self.convention = convention
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        like = self.convention
+        x = (x.flip(1) if like.color == "BGR" else x) * like.white
+        mean, std = (x.new_tensor(v)[:, None, None] for v in (like.mean, like.std))
+        return (x - mean) / std
+
+    def extra_repr(self) -> str:
+        return repr(self.convention)
 
 
 class CaffeInput(nn.Module):

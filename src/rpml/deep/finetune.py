@@ -1,15 +1,15 @@
 """From images to a trained network: trunk cache, common start, training, one ONNX file."""
 
-import os
 import warnings
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from rpml.deep.backbones import Network
 from rpml.deep.embedder import (
@@ -19,10 +19,9 @@ from rpml.deep.embedder import (
     has_bf16,
     linear_start,
 )
-from rpml.deep.inputs import ImageSpec, check_cache, open_inputs, remove_cache
+from rpml.deep.inputs import ImageSpec, open_inputs, remove_cache
 from rpml.deep.methods import METHODS, check_methods
 from rpml.deep.methods.base import Indices
-from rpml.deep.onnx_file import check_onnx_output, fingerprint_of, sidecar_of, write_onnx
 from rpml.deep.schedule import BUDGETS, Schedule, paper_schedule
 from rpml.deep.trainer import Trainer
 from rpml.io.checkpoint import (
@@ -30,15 +29,20 @@ from rpml.io.checkpoint import (
     ResumableRun,
     check_directory,
     fingerprint,
-    remove_checkpoint,
 )
 from rpml.method.whitening.linear_map import Preprocessing, identity
 from rpml.runtime.context import Arrays, Context, Json
 from rpml.runtime.errors import InputError
+from rpml.runtime.extras import require
+from rpml.runtime.files import atomic_output
 from rpml.runtime.outputs import check_apart, check_output
 from rpml.runtime.schema import ArraySpec, Schema
+from rpml.vision.backbone import find_sidecar
 from rpml.vision.extract import files_digest
 from rpml.vision.files import ImageFile
+
+OPSET = 17
+_SIGNATURE = "rpml.fingerprint"
 
 
 @dataclass(frozen=True)
@@ -76,13 +80,14 @@ def prepare(
     files: Sequence[ImageFile],
     network: Network,
     training: Training,
-    folder: Path,
+    folder: Path | None,
     context: Context,
     descriptor_context: Context | None = None,
 ) -> tuple[Embedder, MultiViewDataset, NDArray[np.float32]]:
     """Return where every method starts: embedder, inputs and descriptors before training.
 
-    The activations of the trunk, if any, are cached in `folder`. The embedder is the linear RPML on
+    The activations of the trunk, if any, are cached in `folder`, or in the context's checkpoint if
+    it is None. The embedder is the linear RPML on
     the descriptors of the images and their views. The descriptors depend on fewer settings, so they
     may have a context with a checkpoint of their own.
     """
@@ -155,19 +160,10 @@ class ResumableFinetuning(ResumableRun):
         check_output(self.path, self.overwrite or self.resume)
 
     def _check(self, inputs: list[str | Path | None]) -> None:
-        check_apart([self.path, sidecar_of(self.path), self.directory], inputs)
-        check_onnx_output(self.path, self.overwrite)
-        if self.directory.is_dir():
-            others = {entry.name for entry in self.directory.iterdir()} - {"run", "trunk"}
-            if others:
-                raise InputError(
-                    f"{self.directory} holds {min(others)}, which is not ours: move it away, or "
-                    "choose another output"
-                )
-        elif os.path.lexists(self.directory):
-            raise InputError(f"{self.directory} is in the way of unfinished work: move it away")
-        check_directory(self.directory / "run")
-        check_cache(self.directory / "trunk")
+        check_apart([self.path, self.directory], inputs)
+        check_output(self.path, self.overwrite)
+        check_no_sidecar(self.path)
+        check_directory(self.directory)
 
     def train(
         self,
@@ -195,16 +191,10 @@ class ResumableFinetuning(ResumableRun):
         check_methods([method])
         with self._running():
             settings = _settings(network, training, method)
-            digest, run = files_digest(files), self.directory / "run"
-            store = Checkpoint(run, digest, settings, self.resume)
-            self.directory.mkdir(exist_ok=True)
+            digest = files_digest(files)
+            store = Checkpoint(self.directory, digest, settings, self.resume)
             context = replace(context or Context(), seed=training.schedule.seed, store=store)
-            try:
-                trainer = self._train(files, network, training, method, context)
-            except InputError:
-                with suppress(OSError):  # unless it holds something to resume from
-                    self.directory.rmdir()
-                raise
+            trainer = self._train(files, network, training, method, context)
             size, key = training.image_spec.size, fingerprint(digest, settings)
             write_onnx(network, trainer.teacher, size, self.path, key, self.overwrite)
             self.discard()
@@ -219,10 +209,7 @@ class ResumableFinetuning(ResumableRun):
 
     def discard(self) -> None:
         """Delete the activations and the finished epochs."""
-        remove_checkpoint(self.directory / "run")
-        remove_cache(self.directory / "trunk")
-        with suppress(OSError):
-            self.directory.rmdir()
+        remove_cache(self.directory)
 
     def _train(
         self,
@@ -232,7 +219,7 @@ class ResumableFinetuning(ResumableRun):
         name: str,
         context: Context,
     ) -> Trainer:
-        cache = Path(self.cache) if self.cache else self.directory / "trunk"
+        cache = Path(self.cache) if self.cache else None
         embedder, inputs, frozen = prepare(files, network, training, cache, context)
         method, schedule = METHODS[name], training.schedule_of(name)
         classes = folder_classes(inputs.ids) if method.uses_labels else None
@@ -251,3 +238,58 @@ def folder_classes(ids: Sequence[str]) -> Indices:
     if len(set(names)) < 2:
         raise InputError("labels from folders need images in at least two folders")
     return np.unique(names, return_inverse=True)[1]
+
+
+def write_onnx(
+    network: Network,
+    embedder: Embedder,
+    size: int,
+    path: str | Path,
+    fingerprint: str | None = None,
+    overwrite: bool = True,
+) -> None:
+    """Write the network and its embedding as one ONNX file, which takes RGB in 0..1.
+
+    `size` is the height and width of the training images; `fingerprint` identifies the run.
+    """
+    onnx = require("onnx", "vision", "ONNX export")
+    # a 1 x 1 feature map, which every pooling leaves unchanged
+    as_map = nn.Unflatten(1, (embedder.projection.shape[1], 1, 1))
+    whole = nn.Sequential(network.input, network.trunk, embedder.cpu(), as_map).eval()
+    bf16, embedder.bf16 = embedder.bf16, False
+    try:
+        with atomic_output(path, overwrite) as draft, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # from the exporter
+            torch.onnx.export(
+                whole,
+                (torch.zeros(1, 3, size, size),),
+                str(draft),
+                input_names=["image"],
+                output_names=["feature_map"],
+                dynamic_axes={"image": {0: "images"}, "feature_map": {0: "images"}},
+                opset_version=OPSET,
+                dynamo=False,  # the other exporter needs another package
+            )
+            if fingerprint is not None:
+                model = onnx.load(str(draft))
+                model.metadata_props.add(key=_SIGNATURE, value=fingerprint)
+                onnx.save(model, str(draft))
+            check_no_sidecar(path)
+    finally:
+        embedder.bf16 = bf16
+
+
+def check_no_sidecar(path: str | Path) -> None:
+    """Raise InputError if a file would be read as the input convention of the ONNX file."""
+    if sidecar := find_sidecar(Path(path)):
+        raise InputError(f"{sidecar} is in the way: choose another name for the network")
+
+
+def fingerprint_of(path: str | Path) -> str | None:
+    """Return the fingerprint of the run that wrote an ONNX file; None if there is none."""
+    onnx = require("onnx", "vision", "reading ONNX files")
+    try:
+        properties = onnx.load(str(path), load_external_data=False).metadata_props
+    except Exception:  # not written by rpml
+        return None
+    return next((p.value for p in properties if p.key == _SIGNATURE), None)

@@ -1,13 +1,12 @@
 """The inputs of training: cached activations of the trunk, or images decoded on demand."""
 
-import json
 import math
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +15,11 @@ import torch
 from rpml.deep.backbones import Network
 from rpml.deep.embedder import MultiViewDataset
 from rpml.deep.methods.base import Indices
-from rpml.io.container import canonical_json
+from rpml.io.checkpoint import Checkpoint, check_directory, remove_checkpoint
 from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.errors import InputError
-from rpml.runtime.files import atomic_output, leftovers
 from rpml.runtime.rows import slices
-from rpml.runtime.schema import COUNT, check_json, read_json
+from rpml.runtime.schema import COUNT, Schema
 from rpml.runtime.threads import thread_count
 from rpml.runtime.wording import counted
 from rpml.vision.decode import MAX_PIXELS, ImageError, as_array, load_rgb
@@ -32,14 +30,8 @@ from rpml.vision.views import Views
 
 _CHUNK = 64  # images between two writes of the manifest
 _BATCH = 8
-_MANIFEST, _ACTIVATIONS = "cache.json", "activations.npy"
-_SCHEMA = {"ids": [str], "images": COUNT, "failures": [[str]]}
-_DIFFERENCES = {  # what the cache depends on, and how one with another value is called
-    "trunk": "another network",
-    "image_spec": "images of another size or with other views",
-    "ids": "other images",
-    "files": "images that have changed since",
-}
+_ACTIVATIONS, _STAGE = "activations.npy", "trunk"
+_SCHEMA = Schema({}, {"images": COUNT, "failures": [[str]]})
 _FLOAT16_MAX = float(np.finfo(np.float16).max)
 
 
@@ -64,34 +56,45 @@ def build_cache(
     files: Sequence[ImageFile],
     network: Network,
     image_spec: ImageSpec,
-    folder: str | Path,
+    folder: str | Path | None,
     context: Context | None = None,
 ) -> MultiViewDataset:
     """Compute or read the activations of the trunk; an interrupted run is resumed.
 
-    Unreadable images are skipped. The folder is for this cache only and created if needed; the
-    context receives progress.
+    Unreadable images are skipped. The folder is for this cache only and created if needed; None:
+    the checkpoint of the context, which also receives progress.
     """
-    folder = Path(folder)
-    check_cache(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    key: dict[str, object] = {
-        "trunk": network.fingerprint(whole=False),
-        "image_spec": asdict(image_spec),
-        "ids": [file.id for file in files],
-        "files": files_digest(files),
-    }
-    manifest = _read_manifest(folder, key) or {**key, "images": 0, "failures": []}
-    if manifest["images"] < len(files):
-        _compute(files, network, image_spec, folder, manifest, context or Context())
-    maps = _open_maps(folder, len(files))
-    failures = [(name, reason) for name, reason in manifest["failures"]]
+    context = context or Context()
+    if folder is not None:
+        context = replace(context, store=_open_cache(Path(folder), files, network, image_spec))
+    saved = context.load(_STAGE, _SCHEMA)
+    state: Json = saved[1] if saved else {"images": 0, "failures": []}
+    if state["images"] < len(files):
+        _compute(files, network, image_spec, state, context)
+    maps = _open_maps(context.store.directory, len(files))
+    failures = [(name, reason) for name, reason in state["failures"]]
     used, ids = _without(files, failures)
 
     def load(rows: Indices, views: Indices) -> torch.Tensor:
         return torch.from_numpy(maps[used[rows], views].astype(np.float32))
 
     return MultiViewDataset(len(ids), maps.shape[1], load, ids, failures)
+
+
+def _open_cache(
+    folder: Path, files: Sequence[ImageFile], network: Network, image_spec: ImageSpec
+) -> Checkpoint:
+    """Open or start a cache; InputError if the folder holds another one, or other files."""
+    check_directory(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = {"trunk": network.fingerprint(whole=False), "image_spec": asdict(image_spec)}
+    try:
+        return Checkpoint(folder, files_digest(files), settings, resume=True)
+    except InputError:
+        raise InputError(
+            f"{folder} is the cache of other images, of another network, or of images of another "
+            "size or with other views: choose another folder, or remove it"
+        ) from None
 
 
 def _without(files: Sequence[ImageFile], failures: Sequence[Failure]) -> tuple[Indices, list[str]]:
@@ -103,69 +106,29 @@ def _without(files: Sequence[ImageFile], failures: Sequence[Failure]) -> tuple[I
     return used, [files[i].id for i in used]
 
 
-def check_cache(folder: str | Path) -> None:
-    """Raise InputError if the folder exists and is not a cache."""
-    folder = Path(folder)
-    if not os.path.lexists(folder):
-        return
-    if not folder.is_dir():
-        raise InputError(f"{folder} is in the way of the activations: move it away")
-    there = {str(path) for path in folder.iterdir()} - set(leftovers(folder))
-    if there and not (folder / _MANIFEST).is_file():
-        raise InputError(f"{folder} holds other files than a cache: choose another folder")
-
-
-def remove_cache(folder: str | Path) -> None:
+def remove_cache(folder: Path) -> None:
     """Delete the files of a cache, and the folder if it is then empty."""
-    folder = Path(folder)
-    if (folder / _MANIFEST).is_file():
-        for name in (_ACTIVATIONS, _MANIFEST):  # the file that identifies the cache goes last
-            (folder / name).unlink(missing_ok=True)
-    with suppress(OSError):
-        for leftover in leftovers(folder):
-            os.unlink(leftover)
-        folder.rmdir()
-
-
-def _read_manifest(folder: Path, key: Mapping[str, object]) -> Json | None:
-    """Read the manifest of the folder, if any; InputError if it is another cache's."""
-    path = folder / _MANIFEST
-    if not path.exists():
-        return None
-    try:
-        manifest: Json = read_json(path)
-        check_json(manifest, _SCHEMA)
-    except ValueError:
-        raise InputError(f"{path} is damaged: remove the folder {folder}") from None
-    expected = json.loads(canonical_json(key))
-    for name, difference in _DIFFERENCES.items():
-        if manifest.get(name) != expected[name]:
-            raise InputError(
-                f"{folder} is the cache of {difference}: choose another folder, or remove it"
-            )
-    return manifest
-
-
-def _write_manifest(folder: Path, manifest: Json) -> None:
-    with atomic_output(folder / _MANIFEST, True) as temporary:
-        temporary.write_text(canonical_json(manifest), encoding="utf8")
+    with suppress(InputError):
+        check_directory(folder)
+        (folder / _ACTIVATIONS).unlink(missing_ok=True)
+        remove_checkpoint(folder)
 
 
 def _compute(
     files: Sequence[ImageFile],
     network: Network,
     image_spec: ImageSpec,
-    folder: Path,
-    manifest: Json,
+    state: Json,
     context: Context,
 ) -> None:
     """Compute the activations of the images that are not on disk yet, chunk by chunk."""
-    path, done = folder / _ACTIVATIONS, manifest["images"]
+    folder, done = context.store.directory, state["images"]
+    path = folder / _ACTIVATIONS
     black = np.zeros((1, image_spec.size, image_spec.size, 3), np.uint8)
     shape = (len(files), image_spec.views.count + 1, *network.trunk_maps(black).shape[1:])
     if done == 0:
         _check_space(folder, shape)
-        _write_manifest(folder, manifest)  # first, to identify the folder as a cache
+        context.save(_STAGE, {}, state)  # first, to identify the folder as ours
         np.lib.format.open_memmap(path, "w+", np.float16, shape).flush()
     offset = _open_maps(folder, len(files)).offset
     workers = thread_count()
@@ -185,10 +148,10 @@ def _compute(
             file.write(maps.data)
             file.flush()
             os.fsync(file.fileno())
-        manifest["images"] += len(chunk)
-        manifest["failures"] += failures
-        _write_manifest(folder, manifest)
-        context.report(Progress("trunk", manifest["images"], len(files)))
+        state["images"] += len(chunk)
+        state["failures"] += failures
+        context.save(_STAGE, {}, state)
+        context.report(Progress("trunk", state["images"], len(files)))
     torch.set_num_threads(workers)
 
 
@@ -204,7 +167,7 @@ def _open_maps(folder: Path, n_images: int) -> np.memmap[tuple[int, ...], np.dty
 
 def _check_space(folder: Path, shape: tuple[int, ...]) -> None:
     """Raise InputError if the disk is too small, before the hours that the activations take."""
-    needed, free = 2 * math.prod(shape), shutil.disk_usage(folder).free
+    needed, free = 2 * math.prod(shape), shutil.disk_usage(folder.parent).free
     if needed > free:
         raise InputError(
             f"{folder}: {counted(shape[0], 'image')} in {counted(shape[1], 'view')} need "
@@ -246,10 +209,10 @@ def open_inputs(
     files: Sequence[ImageFile],
     network: Network,
     image_spec: ImageSpec,
-    folder: str | Path,
+    folder: str | Path | None,
     context: Context | None = None,
 ) -> MultiViewDataset:
-    """Return the trunk's activations, cached in `folder`; without a trunk the images themselves."""
+    """Return the trunk's activations (see `build_cache`); without a trunk the images themselves."""
     if len(network.trunk):
         return build_cache(files, network, image_spec, folder, context)
     return decoded_images(files, network, image_spec)

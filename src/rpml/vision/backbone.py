@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.runtime.digest import file_fingerprint
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
 from rpml.runtime.schema import Number, check_json, read_json, read_toml
@@ -67,20 +66,11 @@ class Convention:
         return np.ascontiguousarray(x.transpose(0, 3, 1, 2) if self.layout == "NCHW" else x)
 
 
-def read_convention(path: Path, network: Path | None = None) -> Convention:
-    """Read a .json or .toml sidecar; unknown keys are refused.
-
-    If it was written with a network, that must be `network`, unless this is None.
-    """
+def read_convention(path: Path) -> Convention:
+    """Read a .json or .toml sidecar; unknown keys are refused."""
     try:
         fields_read = read_json(path) if path.suffix == ".json" else read_toml(path)
         check_json(fields_read, {"*": (str, Number(), [Number()])}, "sidecar")
-        written_with = fields_read.pop("fingerprint", None)
-        if network and written_with and file_fingerprint(network) != written_with:
-            raise InputError(
-                f"it was written with another network than {network}: write both again, or remove "
-                "its fingerprint if they do belong together"
-            )
         names = {f.name for f in fields(Convention)}
         unknown = sorted(set(fields_read) - names)
         if unknown:
@@ -105,7 +95,7 @@ def find_sidecar(model: Path) -> Path | None:
 def find_convention(network: Path) -> Convention:
     """Return the convention in the sidecar of a network, or the default one."""
     sidecar = find_sidecar(network)
-    return read_convention(sidecar, network) if sidecar else Convention()
+    return read_convention(sidecar) if sidecar else Convention()
 
 
 class Backbone:
