@@ -34,7 +34,9 @@ def named(sample: Sample) -> Catalog:
 def gallery(named: Catalog, sample: Sample) -> Iterator[str]:
     """An explorer that takes every uploaded image for the drawing 21."""
     pictures = picture_reader(named.items, sample.images)
-    with running(make_app(named, pictures, lambda data: sample.X[21])) as port:
+    with running(
+        make_app(named, pictures, lambda data: (sample.X[21], pictures(21, True)))
+    ) as port:
         yield f"http://127.0.0.1:{port}"
 
 

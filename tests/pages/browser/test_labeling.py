@@ -10,7 +10,7 @@ import pytest
 
 from rpml.pages.explorer.app import make_app
 from rpml.pages.explorer.catalog import make_catalog, start_work
-from rpml.pages.explorer.labeling import LabelStore, Learner
+from rpml.pages.explorer.labeling import Labeling, LabelStore
 from rpml.pages.items import make_items, picture_reader
 from tests.drawings import Sample
 from tests.pages.browser.chrome import Chrome
@@ -21,31 +21,29 @@ SELECTED = "(rpmlMap.selection ? rpmlMap.selection.reduce((a, b) => a + b) : 0)"
 
 
 @dataclass(frozen=True)
-class Labeling:
+class Served:
     """An explorer that labels."""
 
     address: str
     store: LabelStore
-    learner: Learner
+    learner: Labeling
 
 
 @pytest.fixture
-def labeling(chrome: Chrome, sample: Sample, tmp_path: Path) -> Iterator[Labeling]:
+def labeling(chrome: Chrome, sample: Sample, tmp_path: Path) -> Iterator[Served]:
     """The page is left before the server stops, so that no picture is asked of a dead one."""
     items = make_items(len(sample.X), sample.ids, images=sample.images)
     store = LabelStore(items, tmp_path / "labels.csv")
     catalog = make_catalog(sample.model, sample.X, store.items)
     start_work(catalog, sample.X).join()
-    learner = Learner(catalog, sample.X, store)
+    learner = Labeling(catalog, sample.X, store)
     pictures = picture_reader(items, sample.images)
-    with running(make_app(catalog, pictures, learner=learner)) as port:
-        yield Labeling(f"http://127.0.0.1:{port}", store, learner)
+    with running(make_app(catalog, pictures, labeling=learner)) as port:
+        yield Served(f"http://127.0.0.1:{port}", store, learner)
         chrome.open("about:blank")
 
 
-def test_nothing_is_suggested_once_all_items_have_labels(
-    chrome: Chrome, labeling: Labeling
-) -> None:
+def test_nothing_is_suggested_once_all_items_have_labels(chrome: Chrome, labeling: Served) -> None:
     labeling.store.assign(range(300), "cat")
     look(chrome, labeling.address, tab="labels")
     chrome.find("#suggest").click()
@@ -68,7 +66,7 @@ def use(chrome: Chrome, tool: str) -> None:
     chrome.js(script, tool)
 
 
-def test_select_with_a_box_label_and_undo(chrome: Chrome, labeling: Labeling) -> None:
+def test_select_with_a_box_label_and_undo(chrome: Chrome, labeling: Served) -> None:
     from selenium.webdriver.common.keys import Keys
 
     look(chrome, labeling.address, tab="labels")
@@ -90,7 +88,7 @@ def test_select_with_a_box_label_and_undo(chrome: Chrome, labeling: Labeling) ->
 
 
 def test_the_lasso_adds_with_shift_and_labels_select_their_items(
-    chrome: Chrome, labeling: Labeling
+    chrome: Chrome, labeling: Served
 ) -> None:
     look(chrome, labeling.address, tab="labels")
     use(chrome, "lasso")
@@ -104,7 +102,7 @@ def test_the_lasso_adds_with_shift_and_labels_select_their_items(
     chrome.until(f"{SELECTED} === 3")
 
 
-def test_select_neighbors_and_clusters(chrome: Chrome, labeling: Labeling, sample: Sample) -> None:
+def test_select_neighbors_and_clusters(chrome: Chrome, labeling: Served, sample: Sample) -> None:
     look(chrome, labeling.address, id=sample.ids[5])
     chrome.until(f"{HITS} === 40")
     buttons = {b.text: b for b in chrome.all("#asked .tools button")}
@@ -118,7 +116,7 @@ def test_select_neighbors_and_clusters(chrome: Chrome, labeling: Labeling, sampl
     chrome.until(f"{SELECTED} === {size}")
 
 
-def test_answer_suggestions_with_the_keyboard(chrome: Chrome, labeling: Labeling) -> None:
+def test_answer_suggestions_with_the_keyboard(chrome: Chrome, labeling: Served) -> None:
     from selenium.webdriver.common.keys import Keys
 
     look(chrome, labeling.address)
@@ -139,7 +137,7 @@ def test_answer_suggestions_with_the_keyboard(chrome: Chrome, labeling: Labeling
 
 
 def test_learn_again_shows_before_and_after(
-    chrome: Chrome, labeling: Labeling, sample: Sample
+    chrome: Chrome, labeling: Served, sample: Sample
 ) -> None:
     for label in sorted(set(sample.labels)):
         rows = [i for i, other in enumerate(sample.labels) if other == label][:6]
@@ -157,7 +155,7 @@ def test_learn_again_shows_before_and_after(
     assert chrome.js("return !document.querySelector('[data-space=learned]').hidden")
 
 
-def test_a_changed_file_is_said(chrome: Chrome, labeling: Labeling) -> None:
+def test_a_changed_file_is_said(chrome: Chrome, labeling: Served) -> None:
     look(chrome, labeling.address, tab="labels")
     labeling.store.path.write_text("id,label\nother,1\n")
     chrome.js("rpmlExplorer.select([1, 2])")
@@ -173,7 +171,7 @@ def test_without_a_file_nothing_can_be_labeled(chrome: Chrome, explorer: str) ->
     assert not chrome.js("return document.getElementById('panel-neighbors').hidden")
 
 
-def test_select_50000_points(chrome: Chrome, labeling: Labeling) -> None:
+def test_select_50000_points(chrome: Chrome, labeling: Served) -> None:
     look(chrome, labeling.address, tab="labels")
     count = chrome.js(
         "const n = 200000, x = new Float32Array(n), y = new Float32Array(n);"
@@ -188,7 +186,7 @@ def test_select_50000_points(chrome: Chrome, labeling: Labeling) -> None:
     assert count == pytest.approx(50_000, rel=0.05)
 
 
-def test_accessible(screen: Chrome, labeling: Labeling, axe: str) -> None:
+def test_accessible(screen: Chrome, labeling: Served, axe: str) -> None:
     labeling.store.assign([0, 1], "cat")
     look(screen, labeling.address, tab="labels")
     screen.find("#suggest").click()

@@ -12,7 +12,7 @@ import pytest
 from rpml import RPML
 from rpml.pages.explorer.app import make_app
 from rpml.pages.explorer.catalog import make_catalog, start_work
-from rpml.pages.explorer.labeling import LabelStore, Learner
+from rpml.pages.explorer.labeling import Labeling, LabelStore
 from rpml.pages.items import Items, make_items
 from rpml.pages.report.measurements import Measurements, Source
 from rpml.pages.report.page import build_report
@@ -53,15 +53,15 @@ def long_names(sample: Sample) -> str:
 def labeling(sample: Sample, tmp_path: Path) -> Iterator[str]:
     """An explorer that takes labels; none is known yet."""
     learner = learner_of(sample, make_items(300, sample.ids), tmp_path)
-    with running(make_app(learner.catalog, learner=learner)) as port:
+    with running(make_app(learner.catalog, labeling=learner)) as port:
         yield f"http://127.0.0.1:{port}"
 
 
-def learner_of(sample: Sample, items: Items, folder: Path) -> Learner:
+def learner_of(sample: Sample, items: Items, folder: Path) -> Labeling:
     store = LabelStore(items, folder / "labels.csv")
     catalog = make_catalog(sample.model, sample.X, store.items)
     start_work(catalog, sample.X).join()
-    return Learner(catalog, sample.X, store)
+    return Labeling(catalog, sample.X, store)
 
 
 def test_the_verdict_without_labels_is_three_short_lines(chrome: Chrome, unlabeled: str) -> None:
@@ -166,7 +166,7 @@ def test_labels_that_were_not_written_are_not_called_saved(
 ) -> None:
     items = make_items(300, sample.ids, sample.labels)
     learner = learner_of(sample, items, tmp_path)
-    with running(make_app(learner.catalog, learner=learner)) as port:
+    with running(make_app(learner.catalog, labeling=learner)) as port:
         look(chrome, f"http://127.0.0.1:{port}", tab="labels")
         said = chrome.text("#label-status")
     assert said == "300 items are labeled; the first change writes all labels to labels.csv."

@@ -200,10 +200,10 @@ def test_images_are_refused_without_a_backbone(client: Client) -> None:
 def seeing(sample: Sample) -> Iterator[Client]:
     """A server whose network knows one picture, and refuses text."""
 
-    def describe(data: bytes) -> np.ndarray:
+    def describe(data: bytes) -> tuple[np.ndarray, bytes | None]:
         if data == b"text":
             raise InputError("the uploaded image: not an image that can be read")
-        return sample.X[4]
+        return sample.X[4], None
 
     catalog = make_catalog(sample.model, sample.X, make_items(len(sample.X)))
     with running(make_app(catalog, describe=describe)) as port:

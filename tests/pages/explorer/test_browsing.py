@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rpml.pages.explorer.answers import Answers, RequestError
+from rpml.pages.explorer.answers import RequestError
 from rpml.pages.explorer.browsing import TableAnswers
 from rpml.pages.explorer.catalog import Catalog
 
@@ -21,7 +21,7 @@ def table(catalog: Catalog) -> TableAnswers:
         "label": [f"twice {i}" for i in range(n)],
     }
     shown = replace(catalog, items=replace(catalog.items, metadata=metadata))
-    return TableAnswers(Answers(shown))
+    return TableAnswers(shown)
 
 
 def rows(table: TableAnswers, **query: str) -> list[int]:

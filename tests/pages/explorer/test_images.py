@@ -73,5 +73,6 @@ def test_a_network_of_another_size_is_refused(network: Path, tmp_path: Path) -> 
 
 
 def test_the_sample_image_can_be_read(network: Path) -> None:
-    vector = image_describer(Backbone(network), Recipe(scales=(64,)))(sample_image())
+    vector, picture = image_describer(Backbone(network), Recipe(scales=(64,)))(sample_image())
     assert np.isfinite(vector).all()
+    assert picture[8:12] == b"WEBP"

@@ -19,7 +19,7 @@ from rpml.io.features import read_labels
 from rpml.io.features.source import as_ids
 from rpml.pages.explorer.app import make_app
 from rpml.pages.explorer.catalog import make_catalog, start_work
-from rpml.pages.explorer.labeling import LabelStore, Learner, check_labels_file
+from rpml.pages.explorer.labeling import Labeling, LabelStore, check_labels_file
 from rpml.pages.items import make_items
 from rpml.runtime.errors import InputError
 from tests.drawings import Sample
@@ -161,15 +161,15 @@ def test_wrong_labels_are_refused(store: LabelStore, label: str) -> None:
 
 
 @pytest.fixture
-def learner(sample: Sample, store: LabelStore) -> Learner:
+def learner(sample: Sample, store: LabelStore) -> Labeling:
     catalog = make_catalog(sample.model, sample.X, store.items)
     start_work(catalog, sample.X).join()
-    return Learner(catalog, sample.X, store)
+    return Labeling(catalog, sample.X, store)
 
 
 @pytest.fixture
-def labeling(learner: Learner) -> Iterator[Client]:
-    with running(make_app(learner.catalog, learner=learner)) as port:
+def labeling(learner: Labeling) -> Iterator[Client]:
+    with running(make_app(learner.catalog, labeling=learner)) as port:
         yield Client(port)
 
 
@@ -251,7 +251,9 @@ def test_suggestions_are_unlabeled_and_spread_out(labeling: Client, store: Label
     assert not set(first) & set(second)
 
 
-def test_learn_again(labeling: Client, store: LabelStore, learner: Learner, sample: Sample) -> None:
+def test_learn_again(
+    labeling: Client, store: LabelStore, learner: Labeling, sample: Sample
+) -> None:
     assert post(labeling, "/api/learn", {})[0] == 422
     for label in sorted(set(sample.labels)):
         rows = [row for row, other in enumerate(sample.labels) if other == label][:8]
@@ -275,11 +277,11 @@ def test_learn_again(labeling: Client, store: LabelStore, learner: Learner, samp
     )
 
 
-def test_learning_can_be_cancelled(store: LabelStore, learner: Learner, sample: Sample) -> None:
+def test_learning_can_be_cancelled(store: LabelStore, learner: Labeling, sample: Sample) -> None:
     for row, label in enumerate(sample.labels):
         store.labels[row] = label
-    learner.start()
-    learner.cancel()
+    learner.learn(b"")
+    learner.cancel(b"")
     learner.join()
-    assert learner.state == "idle"
+    assert learner.fit["state"] == "idle"
     assert "learned" not in learner.catalog.indices

@@ -73,10 +73,10 @@ def run(
     require("starlette", "explore", "rpml explore")
     require("uvicorn", "explore", "rpml explore")
     from rpml.io.features.labels import read_metadata
-    from rpml.pages.explorer.app import address, make_app, open_socket, serve, warning
+    from rpml.pages.explorer.app import address, make_app, make_server, open_socket, warning
     from rpml.pages.explorer.catalog import MIN_ROWS, make_catalog, start_work
     from rpml.pages.explorer.index import ExactIndex
-    from rpml.pages.explorer.labeling import LabelStore, Learner, check_labels_file
+    from rpml.pages.explorer.labeling import Labeling, LabelStore, check_labels_file
     from rpml.pages.items import picture_reader
 
     if save_labels is not None:
@@ -95,10 +95,10 @@ def run(
     for model in second:
         catalog.titles["rpml"], title = short_names(models)
         catalog.add_model("second", title, model, ExactIndex(model.transform(values)))
-    learner = None if store is None else Learner(catalog, values, store)
+    labeling = None if store is None else Labeling(catalog, values, store)
     pictures = picture_reader(items, Path(rows.images)) if rows.images else None
     hosts = [host, *(allow_host or [])]
-    app = make_app(catalog, pictures, describe, hosts, learner, scale)
+    app = make_app(catalog, pictures, describe, hosts, labeling, scale)
     cached = Path(f"{models[0]}.explorer") if cache and len(items) >= MIN_ROWS else None
     if cached is not None:
         console.note(
@@ -112,7 +112,7 @@ def run(
     console.result({"address": url}, f"exploring on {url}  (Ctrl-C stops it)")
     sys.stdout.flush()
     with suppress(KeyboardInterrupt):  # the normal way to stop it
-        serve(app, listener)
+        make_server(app).run(sockets=[listener])
 
 
 def describer(
@@ -125,7 +125,7 @@ def describer(
 
     learned = load_whitening(whitening) if whitening else None
     describe = image_describer(Backbone(path, descriptor.sidecar), descriptor.recipe(), learned)
-    size = len(describe(sample_image()))
+    size = len(describe(sample_image())[0])
     if size != model.n_features_in_:
         raise InputError(
             f"--backbone {path} gives vectors of {counted(size, 'dimension')}, the model takes "

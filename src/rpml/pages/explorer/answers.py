@@ -74,11 +74,21 @@ def write_csv(header: list[str], rows: Iterable[Iterable[object]], end: str = "\
     return out.getvalue()
 
 
+def matches(catalog: Catalog, query: Query) -> NDArray[np.intp]:
+    """Return the rows that contain the text `q`."""
+    text = query.get("q", "")
+    if len(text) > MAX_TEXT:
+        raise RequestError(400, f"q must not be longer than {MAX_TEXT} characters")
+    return catalog.find(text)
+
+
 class Answers:
     """Items, neighbors, maps and categories as plain values."""
 
-    def __init__(self, catalog: Catalog, can: Iterable[str] = (), scaled: bool = False) -> None:
-        self.catalog, self.can, self.scaled = catalog, frozenset(can), scaled
+    def __init__(
+        self, catalog: Catalog, abilities: Mapping[str, bool] | None = None, scaled: bool = False
+    ) -> None:
+        self.catalog, self.abilities, self.scaled = catalog, abilities or {}, scaled
         self.uploads: dict[str, Upload] = {}
 
     def add_upload(self, upload: Upload) -> None:
@@ -103,7 +113,7 @@ class Answers:
             "categories": list(catalog.category_names),
             "nuisance": list(catalog.items.nuisance),
             "map_note": layout_note(len(catalog)),
-            **{name: name in self.can for name in ("has_pictures", "accepts_images", "can_label")},
+            **self.abilities,
         }
 
     def status(self, query: Query) -> Json:
@@ -114,40 +124,22 @@ class Answers:
             "clusters": {"state": clusters.state, "reason": clusters.reason},
         }
 
-    def item(self, row: int) -> Json:
-        """Return one row as the page shows it."""
-        items = self.catalog.items
-        return {
-            "row": row,
-            "id": items.ids[row],
-            "text": items.text(row),
-            "label": items.label(row),
-            "cluster": self.catalog.cluster_of(row),
-            "picture": items.images is not None and items.images[row] is not None,
-        }
-
     def one(self, query: Query) -> Json:
         """Return the item with an id or a row number."""
         target = self.target(query)
         if isinstance(target, Upload):
             raise RequestError(400, "an item is named by its id or its row")
-        return self.item(target)
+        return self.catalog.item(target)
 
     def find(self, query: Query) -> Json:
         """Return the first items that contain a text in any column, and their number."""
-        rows = self.matches(query)
+        rows = matches(self.catalog, query)
         shown = rows[: integer(query, "most", 10, 1, 50)].tolist()
-        return {"items": [self.item(row) for row in shown], "total": len(rows)}
-
-    def matches(self, query: Query) -> NDArray[np.intp]:
-        """Return the rows that contain the text `q`."""
-        text = query.get("q", "")
-        if len(text) > MAX_TEXT:
-            raise RequestError(400, f"q must not be longer than {MAX_TEXT} characters")
-        return self.catalog.find(text)
+        return {"items": [self.catalog.item(row) for row in shown], "total": len(rows)}
 
     def random_item(self, query: Query) -> Json:
-        return self.item(int(np.random.default_rng().integers(len(self.catalog))))
+        """Return any item."""
+        return self.catalog.item(int(np.random.default_rng().integers(len(self.catalog))))
 
     def target(self, query: Query) -> int | Upload:
         """Return the row or the upload that a request names."""
@@ -174,10 +166,7 @@ class Answers:
         if not isinstance(target, Upload):
             among = self.catalog.across(across, target) if across else None
             return index.near_row(target, k, among)
-        if space == "raw":
-            return index.near_vector(target.vector, k)
-        embedding = self.catalog.models[space].transform(target.vector[None].astype(np.float64))
-        return index.near_vector(embedding[0], k)
+        return index.near_vector(self.catalog.embedded(target.vector, space), k)
 
     def neighbors(self, query: Query) -> Json:
         """Return the nearest items of a row or an upload in one space."""
@@ -187,20 +176,19 @@ class Answers:
         rows, similarity = self.search(target, space, query)
         seconds = time.perf_counter() - start
         pairs = zip(rows.tolist(), similarity.tolist(), strict=True)
-        items = [{**self.item(row), "similarity": round(score, 4)} for row, score in pairs]
+        item = self.catalog.item
+        items = [{**item(row), "similarity": round(score, 4)} for row, score in pairs]
         if self.scaled:
             scale = self.catalog.indices[space].similarity_scale
-            for item, share in zip(items, scale.quantile(similarity), strict=True):
-                item["scale"] = round(float(share), 6)
+            for found, share in zip(items, scale.quantile(similarity), strict=True):
+                found["scale"] = round(float(share), 6)
         if isinstance(target, Upload):
-            pictured = target.picture is not None
-            shown: Json = {"title": target.name, "row": None, "picture": pictured}
-            shown["upload"] = target.token
+            shown: Json = {"title": target.name, "row": None, "upload": target.token}
+            shown["picture"] = target.picture is not None
         else:
             columns = self.catalog.items.metadata.items()
             metadata = [[name, values[target]] for name, values in columns]
-            item = self.item(target)
-            shown = {"title": item["id"], **item, "metadata": metadata}
+            shown = {"title": self.catalog.items.ids[target], **item(target), "metadata": metadata}
         return {"query": shown, "space": space, "items": items, "ms": round(1e3 * seconds, 2)}
 
     def map_points(self, query: Query) -> bytes:
@@ -227,7 +215,7 @@ class Answers:
             rows, similarity = self.search(target, space, query)
             pairs = zip(rows.tolist(), similarity.tolist(), strict=True)
             for rank, (row, score) in enumerate(pairs, start=1):
-                item = self.item(row)
+                item = self.catalog.item(row)
                 cells = ["" if item[name] is None else item[name] for name in header[4:]]
                 lines.append([title, space, rank, f"{score:.6f}", *cells])
         return write_csv(header, lines)

@@ -7,15 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.pages.explorer.answers import (
-    Answers,
     Query,
     RequestError,
     choice,
     integer,
     is_digits,
+    matches,
     ready,
     write_csv,
 )
+from rpml.pages.explorer.catalog import Catalog
 from rpml.pages.explorer.clusters import SORTS, Clusters
 from rpml.runtime.context import Json
 
@@ -26,20 +27,19 @@ _PAGE = 50
 class ClusterAnswers:
     """Lists of clusters, single clusters, their rows and their export."""
 
-    def __init__(self, answers: Answers) -> None:
-        self.answers, self.catalog = answers, answers.catalog
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
 
     def _clusters(self) -> Clusters:
         return ready(self.catalog.clusters, "the clusters are")
 
-    def _chosen(self, query: Query) -> tuple[Clusters, int]:
-        """Return the clusters and the position of the requested one."""
-        clusters = self._clusters()
-        name = integer(query, "cluster", -1)
+    def _chosen(self, query: Query) -> tuple[Clusters, int, NDArray[np.intp]]:
+        """Return the clusters, the position of the requested one, and its rows."""
+        clusters, name = self._clusters(), integer(query, "cluster", -1)
         position = clusters.position(name)
         if position is None:
             raise RequestError(404, f"there is no cluster {name}")
-        return clusters, position
+        return clusters, position, clusters.members(name)
 
     def page(self, query: Query) -> Json:
         """Return one page of the list."""
@@ -54,60 +54,50 @@ class ClusterAnswers:
         }
 
     def _summary(self, clusters: Clusters, position: int) -> Json:
-        impurity = float(clusters.impurity[position])
+        name, impurity = int(clusters.names[position]), float(clusters.impurity[position])
         return {
-            "cluster": int(clusters.names[position]),
-            "title": clusters.title(int(clusters.names[position])),
+            "cluster": name,
+            "title": clusters.title(name),
             "size": int(clusters.sizes[position]),
             "impurity": None if np.isnan(impurity) else round(impurity, 3),
-            "mode": self.answers.item(int(clusters.modes[position])),
+            "mode": self.catalog.item(int(clusters.modes[position])),
         }
 
     def one(self, query: Query) -> Json:
         """Return one cluster: its mode, its members by similarity to the mode, and its tree."""
-        clusters, position = self._chosen(query)
-        mode = int(clusters.modes[position])
-        rows = clusters.members(int(clusters.names[position]))
-        vectors = self.catalog.indices["rpml"].rows
+        clusters, position, rows = self._chosen(query)
+        mode, vectors = int(clusters.modes[position]), self.catalog.indices["rpml"].rows
         scores = vectors[rows] @ vectors[mode]
-        order = np.lexsort((rows, -scores, rows != mode))[:MAX_MEMBERS]
-        shown = [int(rows[i]) for i in order]
+        shown = rows[np.lexsort((rows, -scores, rows != mode))[:MAX_MEMBERS]].tolist()
+        parents, members = clusters.parents, set(shown)
         tree = None
-        if clusters.parents is not None:
-            members = set(shown)
-            tree = {str(r): _shown_parent(clusters.parents, r, members) for r in shown}
+        if parents is not None:
+            tree = {str(row): _shown_parent(parents, row, members) for row in shown}
         return {
             **self._summary(clusters, position),
-            "members": [self.answers.item(row) for row in shown],
+            "members": [self.catalog.item(row) for row in shown],
             "tree": tree,
             "tree_reason": self.catalog.tree_reason,
         }
 
     def rows(self, query: Query) -> bytes:
         """Return all rows of a cluster as little-endian 32-bit integers, for the map."""
-        clusters, position = self._chosen(query)
-        return clusters.members(int(clusters.names[position])).astype("<u4").tobytes()
+        return self._chosen(query)[2].astype("<u4").tobytes()
 
     def export(self, query: Query) -> str:
         """Return the members of a cluster as CSV."""
-        clusters, position = self._chosen(query)
-        name = int(clusters.names[position])
-        items = [self.answers.item(row) for row in clusters.members(name).tolist()]
-        lines = [[name, item["row"], item["id"], item["label"] or ""] for item in items]
-        return write_csv(["cluster", "row", "id", "label"], lines)
+        items = [self.catalog.item(row) for row in self._chosen(query)[2].tolist()]
+        header = ["cluster", "row", "id", "label"]
+        lines = [["" if item[key] is None else item[key] for key in header] for item in items]
+        return write_csv(header, lines)
 
 
 def _shown_parent(parents: NDArray[np.intp], row: int, shown: set[int]) -> int:
     """Return the nearest ancestor that is shown; the row itself at the root."""
-    at = row
-    for _ in range(len(parents)):
-        up = int(parents[at])
-        if up == at:
-            return row if at == row else at
-        if up in shown:
-            return up
-        at = up
-    return row
+    at = int(parents[row])
+    while at not in shown and parents[at] != at:
+        at = int(parents[at])
+    return at
 
 
 MAX_CELLS = 200  # rows per request
@@ -125,8 +115,8 @@ _COMPARE = {
 class TableAnswers:
     """Answers to the page's requests about its table."""
 
-    def __init__(self, answers: Answers) -> None:
-        self.answers, self.catalog = answers, answers.catalog
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
         self._keys: dict[str, NDArray[np.float64]] = {}
 
     def columns(self, query: Query) -> Json:
@@ -138,7 +128,7 @@ class TableAnswers:
         """Return the rows that match the search and all filters, sorted, as 32-bit integers."""
         rows = np.arange(len(self.catalog))
         if query.get("q"):
-            rows = np.sort(self.answers.matches(query))
+            rows = np.sort(matches(self.catalog, query))
         for parameter, condition in query.items():
             if parameter.startswith(FILTER) and condition.strip():
                 rows = rows[self._passes(parameter.removeprefix(FILTER), condition)[rows]]

@@ -17,6 +17,7 @@ from rpml.pages.explorer.clusters import Clusters, ascent_tree, distinctive_word
 from rpml.pages.explorer.index import ExactIndex
 from rpml.pages.items import Category, Items, encode_category, fitted_on
 from rpml.pages.layout import linked_maps, quantized
+from rpml.runtime.context import Json
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError, ModelFormatError
 from rpml.runtime.rows import Array, Labels
@@ -139,11 +140,23 @@ class Catalog:
         values = np.array(self.items.metadata[name])
         return np.asarray((values != values[row]) & (values != ""))
 
-    def cluster_of(self, row: int) -> int | None:
-        """Return the cluster of a row; None for noise and where clusters are not known."""
-        if self.labels is None or self.labels[row] < 0:
-            return None
-        return int(self.labels[row])
+    def item(self, row: int) -> Json:
+        """Return one row as the page shows it."""
+        items, labels = self.items, self.labels
+        return {
+            "row": row,
+            "id": items.ids[row],
+            "text": items.text(row),
+            "label": items.label(row),
+            "cluster": None if labels is None or labels[row] < 0 else int(labels[row]),
+            "picture": items.images is not None and items.images[row] is not None,
+        }
+
+    def embedded(self, vector: Array, space: str) -> Array:
+        """Return a raw vector in a space."""
+        if space == "raw":
+            return vector
+        return np.asarray(self.models[space].transform(vector[None].astype(np.float64))[0])
 
 
 def make_catalog(model: RPML, X: Array, items: Items, name: str = "") -> Catalog:

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import logging
-import re
 import threading
 import warnings
 from collections import Counter
@@ -22,7 +21,7 @@ from rpml.evaluation.metrics import first_hit_rank
 from rpml.io.features.labels import UNLABELED
 from rpml.io.features.text_files import without_mark
 from rpml.method.knowledge.suggest import density, spread_out
-from rpml.pages.explorer.answers import Answers, Query, RequestError, integer, write_csv
+from rpml.pages.explorer.answers import Query, RequestError, integer, write_csv
 from rpml.pages.explorer.catalog import Catalog
 from rpml.pages.explorer.index import ExactIndex
 from rpml.pages.items import Items
@@ -30,7 +29,7 @@ from rpml.pages.layout import layout, quantized
 from rpml.runtime.context import Json, Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.files import atomic_output, locked
-from rpml.runtime.intervals import Interval, interval, paired
+from rpml.runtime.intervals import interval, paired
 from rpml.runtime.outputs import check_output
 from rpml.runtime.rows import Array, sorted_sample, unit_rows
 from rpml.runtime.wording import one_line, reason_of
@@ -166,86 +165,21 @@ def _parse(content: bytes, path: Path, ids: Sequence[str]) -> dict[int, str | No
     return {row: label for row, label in labels.items() if label not in UNLABELED}
 
 
-class Learner:
-    """Fits a copy of the model with the labels; the result becomes the space "learned"."""
+class Labeling:
+    """The page's operations on labels.
+
+    Learning again fits a copy of the model with the labels; the result becomes the space "learned".
+    """
 
     def __init__(self, catalog: Catalog, X: Array, store: LabelStore) -> None:
         self.catalog, self.X, self.store = catalog, X, store
-        self.state, self.stage, self.share, self.message = "idle", "", 0.0, ""
-        self.recall: dict[str, Interval] = {}
-        self.n_labeled = 0
         self._cancelled = False
         self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        """Start a fit, unless one is running."""
-        if self.state == "working":
-            raise InputError("the model is being fitted already")
-        labels = np.array(self.store.labels, object)
-        labeled = [label for label in labels if label is not None]
-        if len(labeled) < MIN_LABELED or len(set(labeled)) < 2:
-            raise InputError(f"label at least {MIN_LABELED} items of two classes first")
-        self.state, self.stage, self.share, self.message = "working", "starting", 0.0, ""
-        self._cancelled = False
-        self._thread = threading.Thread(target=self._run, args=(labels,), daemon=True)
-        self._thread.start()
-
-    def cancel(self) -> None:
-        """Stop at the next step and discard the fit."""
-        self._cancelled = True
-
-    def join(self) -> None:
-        """Wait until the fit has ended."""
-        if self._thread is not None:
-            self._thread.join()
-
-    def _report(self, progress: Progress) -> bool:
-        self.stage, self.share = progress.stage, progress.done / max(1, progress.total)
-        if self._cancelled:
-            raise CancelledError
-        return False
-
-    def _run(self, labels: np.ndarray) -> None:
-        try:
-            model: RPML = clone(self.catalog.model)
-            model.set_params(use_labels=True, callback=self._report)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the page shows the result
-                model.fit(self.X, labels)
-            self.stage, self.share = "map", 0.0
-            self._publish(model, labels)
-        except CancelledError:
-            self.state = "idle"
-        except Exception as error:  # reported by the page; searching still works
-            logger.exception("learning again failed")
-            self.state, self.message = "failed", f"{type(error).__name__}: {error}"
-        else:
-            self.state = "ready"
-
-    def _publish(self, model: RPML, labels: np.ndarray) -> None:
-        index = ExactIndex(model.transform(self.X))
-        rows = np.flatnonzero([label is not None for label in labels])
-        y = labels[rows].astype(str)
-        indices = {"before": self.catalog.indices["rpml"], "after": index}
-        hits = {name: first_hit_rank(s.rows[rows], y) < 1 for name, s in indices.items()}
-        rng = np.random.default_rng(0)
-        self.recall = {name: interval(of_queries, rng) for name, of_queries in hits.items()}
-        self.recall["gain"] = paired(hits["after"], hits["before"], rng)
-        self.n_labeled = len(rows)
-        maps = self.catalog.maps.value
-        if maps is not None:  # start from the current map, so that the two are comparable
-            start = np.frombuffer(maps["rpml"], "<u2").reshape(-1, 2) / 65535
-            points = layout(index.rows, np.random.default_rng(0), start.astype(np.float32))
-            maps["learned"] = quantized(points).tobytes()
-        self.catalog.add_model("learned", "RPML with your labels", model, index)
-
-
-class LabelAnswers:
-    """The page's operations on labels."""
-
-    def __init__(self, answers: Answers, learner: Learner) -> None:
-        self.answers, self.store, self.learner = answers, learner.store, learner
         self._density: Array | None = None
+        self._progress("idle")
+
+    def _progress(self, state: str, stage: str = "", **result: object) -> None:
+        self.fit: Json = {"state": state, "stage": stage, "share": 0.0, "message": "", **result}
 
     def summary(self, query: Query) -> Json:
         """Return the labels so far."""
@@ -271,17 +205,15 @@ class LabelAnswers:
         wrong = RequestError(400, "labels are sent as JSON: rows and a label, or null for none")
         try:
             sent = json.loads(body)
-        except (ValueError, RecursionError):
+            rows, label = sent["rows"], sent.get("label")
+            (label or "").encode()  # a lone surrogate is no text
+        except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
             raise wrong from None
-        if not isinstance(sent, dict) or not isinstance(sent.get("rows"), list):
-            raise wrong
-        rows, label = sent["rows"], sent.get("label")
-        if not all(type(r) is int and 0 <= r < len(self.answers.catalog) for r in rows):
+        known = isinstance(rows, list) and all(
+            type(row) is int and 0 <= row < len(self.catalog) for row in rows
+        )
+        if not known:
             raise RequestError(400, "rows must be row numbers of the features")
-        if not (label is None or isinstance(label, str)):
-            raise wrong
-        if label is not None and re.search("[\ud800-\udfff]", label):
-            raise RequestError(400, "the label is not valid Unicode text")
         return rows, label
 
     def undo(self, body: bytes) -> Json:
@@ -291,15 +223,15 @@ class LabelAnswers:
     def suggest(self, query: Query) -> Json:
         """Suggest unlabeled rows whose labels would help most."""
         n = integer(query, "n", 10, 1, MAX_SUGGESTIONS)
-        places = self.answers.catalog.indices["rpml"].rows
+        places = self.catalog.indices["rpml"].rows
         labeled = np.array([label is not None for label in self.store.labels])
         rows = spread_out(places, self._weights(places), labeled, n)
-        return {"items": [self.answers.item(row) for row in rows.tolist()]}
+        return {"items": [self.catalog.item(row) for row in rows.tolist()]}
 
     def _weights(self, places: NDArray[np.float32]) -> Array:
         """Return how many training rows surround each row; the same for every request."""
         if self._density is None:
-            model = self.answers.catalog.model
+            model = self.catalog.model
             if not hasattr(model, "exemplar_vectors_"):  # use the rows of the page instead
                 sampled = sorted_sample(len(places), DENSITY_ROWS, np.random.default_rng(0))
                 centers, sizes = places[sampled], np.ones(len(sampled), np.intp)
@@ -310,23 +242,74 @@ class LabelAnswers:
         return self._density
 
     def learn(self, body: bytes) -> Json:
-        """Start training again."""
-        self.learner.start()
-        return self.progress({})
+        """Start a fit with the labels, unless one is running."""
+        if self.fit["state"] == "working":
+            raise InputError("the model is being fitted already")
+        labels = np.array(self.store.labels, object)
+        labeled = [label for label in labels if label is not None]
+        if len(labeled) < MIN_LABELED or len(set(labeled)) < 2:
+            raise InputError(f"label at least {MIN_LABELED} items of two classes first")
+        self._progress("working", "starting")
+        self._cancelled = False
+        self._thread = threading.Thread(target=self._run, args=(labels,), daemon=True)
+        self._thread.start()
+        return self.fit
 
     def cancel(self, body: bytes) -> Json:
-        """Stop training."""
-        self.learner.cancel()
-        return self.progress({})
+        """Stop the fit at its next step and discard it."""
+        self._cancelled = True
+        return self.fit
 
     def progress(self, query: Query) -> Json:
-        """Return the progress and the results of training."""
-        learner = self.learner
-        return {
-            "state": learner.state,
-            "stage": learner.stage,
-            "share": round(learner.share, 3),
-            "message": learner.message,
-            "recall": {name: asdict(share) for name, share in learner.recall.items()},
-            "n_labeled": learner.n_labeled,
-        }
+        """Return the progress and the results of the fit."""
+        return self.fit
+
+    def join(self) -> None:
+        """Wait until the fit has ended."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _report(self, progress: Progress) -> bool:
+        share = round(progress.done / max(1, progress.total), 3)
+        self._progress("working", progress.stage, share=share)
+        if self._cancelled:
+            raise CancelledError
+        return False
+
+    def _run(self, labels: np.ndarray) -> None:
+        try:
+            model: RPML = clone(self.catalog.model)
+            model.set_params(use_labels=True, callback=self._report)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the page shows the result
+                model.fit(self.X, labels)
+            self._progress("working", "map")
+            recall = self._publish(model, labels)
+        except CancelledError:
+            self._progress("idle")
+        except Exception as error:  # reported by the page; searching still works
+            logger.exception("learning again failed")
+            self._progress("failed", message=f"{type(error).__name__}: {error}")
+        else:
+            n_labeled = sum(label is not None for label in labels)
+            self._progress("ready", recall=recall, n_labeled=n_labeled)
+
+    def _publish(self, model: RPML, labels: np.ndarray) -> Json:
+        """Show the new space next to the others; return Recall@1 before and after, and the gain."""
+        index = ExactIndex(model.transform(self.X))
+        rows = np.flatnonzero([label is not None for label in labels])
+        y = labels[rows].astype(str)
+        before, after = (
+            first_hit_rank(space.rows[rows], y) < 1
+            for space in (self.catalog.indices["rpml"], index)
+        )
+        rng = np.random.default_rng(0)
+        recall = {"before": interval(before, rng), "after": interval(after, rng)}
+        recall["gain"] = paired(after, before, rng)
+        maps = self.catalog.maps.value
+        if maps is not None:  # start from the current map, so that the two are comparable
+            start = np.frombuffer(maps["rpml"], "<u2").reshape(-1, 2) / 65535
+            points = layout(index.rows, np.random.default_rng(0), start.astype(np.float32))
+            maps["learned"] = quantized(points).tobytes()
+        self.catalog.add_model("learned", "RPML with your labels", model, index)
+        return {name: asdict(share) for name, share in recall.items()}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
@@ -32,7 +31,7 @@ MAX_IMAGE_BYTES = 20 * 2**20
 MAX_IMAGE_PIXELS = 40_000_000
 UPLOAD_SIDE = 400  # pixels of an uploaded image in the page
 
-Describe = Callable[[bytes], NDArray[np.float32]]
+Describe = Callable[[bytes], tuple[NDArray[np.float32], bytes | None]]
 
 
 def parse_vector(data: bytes, n_features: int) -> NDArray[np.float64]:
@@ -72,24 +71,10 @@ class Upload:
         return hashlib.sha256(self.vector.tobytes()).hexdigest()[:20]
 
 
-@contextmanager
-def _as_file(data: bytes) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="rpml-") as folder:
-        path = Path(folder) / "query"
-        path.write_bytes(data)
-        yield path
-
-
-def upload_picture(data: bytes) -> bytes | None:
-    """Return the thumbnail of an uploaded image."""
-    with _as_file(data) as path:
-        return thumbnail(path, UPLOAD_SIDE)
-
-
 def image_describer(
     backbone: Backbone, recipe: Recipe, whitening: Preprocessing | None = None
 ) -> Describe:
-    """Return a function from the bytes of an image to its vector, by the features' network."""
+    """Return a function from the bytes of an image to its vector and a small picture of it."""
     from rpml.vision.decode import ImageError, load_rgb
     from rpml.vision.engine import Execution
     from rpml.vision.extract import extract
@@ -98,16 +83,19 @@ def image_describer(
 
     recipe = replace(recipe, max_pixels=min(recipe.max_pixels, MAX_IMAGE_PIXELS))
 
-    def describe(data: bytes) -> NDArray[np.float32]:
-        with _as_file(data) as path:
+    def describe(data: bytes) -> tuple[NDArray[np.float32], bytes | None]:
+        with tempfile.TemporaryDirectory(prefix="rpml-") as folder:
+            path = Path(folder, "query")
+            path.write_bytes(data)
             try:
                 load_rgb(path, recipe.max_pixels, enough=64)
             except ImageError as error:  # without the temporary path
                 raise InputError(f"the uploaded image cannot be used: {error}") from None
             image = ImageFile("the uploaded image", path)
             features = extract([image], backbone, recipe, Execution(workers=1, strict=True))
+            picture = thumbnail(path, UPLOAD_SIDE)
         values = features.values if whitening is None else whiten(features.values, whitening)
-        return np.asarray(values[0], np.float32)
+        return np.asarray(values[0], np.float32), picture
 
     return describe
 
