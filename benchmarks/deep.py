@@ -54,8 +54,7 @@ from rpml.evaluation.registry import chosen_methods
 from rpml.io.datasets.image_sets import read_folders
 from rpml.runtime.context import Context
 from rpml.runtime.rows import unit_rows
-from rpml.vision.files import ImageFile
-from rpml.vision.views import Views
+from rpml.vision.images import ImageFile, Views
 
 KMEANS = 10
 RESAMPLES = 100

@@ -20,9 +20,8 @@ from common import alternate, publish
 from rpml.runtime.rows import unit_rows
 from rpml.runtime.threads import thread_count
 from rpml.vision.backbone import Backbone
-from rpml.vision.engine import Execution
-from rpml.vision.extract import Job, Recipe, extract
-from rpml.vision.files import find_images
+from rpml.vision.extract import Execution, Job, Recipe, extract
+from rpml.vision.images import find_images
 
 
 def plain_loop(files, backbone, recipe):

@@ -82,8 +82,7 @@ def test_the_file_embeds_as_the_trained_network_does(tiny_backbone, photos, tmp_
     from rpml.deep.trainer import Trainer
     from rpml.runtime.context import Context
     from rpml.vision.backbone import Backbone, Convention
-    from rpml.vision.files import find_images
-    from rpml.vision.views import Views
+    from rpml.vision.images import Views, find_images
 
     convention = Convention(color="BGR", white=2.0, mean=(0.3, 0.4, 0.5), std=(0.5, 1.0, 2.0))
     takes = backbones.InputConvention(convention)

@@ -17,8 +17,7 @@ from rpml.deep.backbones import open_network
 from rpml.deep.inputs import ImageSpec, build_cache, decoded_images, open_inputs
 from rpml.runtime.context import Context
 from rpml.runtime.errors import InputError
-from rpml.vision.files import find_images
-from rpml.vision.views import Views
+from rpml.vision.images import Views, find_images
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ from rpml.pages.items import Items
 from rpml.runtime.errors import InputError
 from rpml.search import Index
 from rpml.search.description import describe_index
-from rpml.vision.decode import MAX_PIXELS, ImageError, load_rgb
+from rpml.vision.images import MAX_PIXELS, ImageError, load_rgb
 from tests.faults.forging import FORGERS
 from tests.io.test_container import mutate as damage_anywhere
 

@@ -17,7 +17,7 @@ import pytest
 
 from rpml.io.features import read_features
 from rpml.runtime.files import locked
-from rpml.vision.views import AUGMENTATIONS
+from rpml.vision.images import AUGMENTATIONS
 from tests.cli.conftest import Run
 from tests.vision.conftest import noise_image
 

@@ -21,7 +21,7 @@ from rpml.runtime.context import Arrays, Context, Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import slices, unit_rows
 from rpml.runtime.schema import ArraySpec, Schema
-from rpml.vision.engine import Failure
+from rpml.vision.extract import Failure
 
 POOLINGS = ("mac", "average", "gem")
 _GEM_POWER = 3.0

@@ -39,7 +39,7 @@ from rpml.runtime.outputs import check_apart, check_output
 from rpml.runtime.schema import ArraySpec, Schema
 from rpml.vision.backbone import find_sidecar
 from rpml.vision.extract import files_digest
-from rpml.vision.files import ImageFile
+from rpml.vision.images import ImageFile
 
 OPSET = 17
 _SIGNATURE = "rpml.fingerprint"
@@ -143,7 +143,7 @@ class ResumableFinetuning(ResumableRun):
     --------
     >>> from rpml.deep.backbones import open_network
     >>> from rpml.deep.finetune import ResumableFinetuning, Training
-    >>> from rpml.vision.files import find_images
+    >>> from rpml.vision.images import find_images
     >>> network = open_network("googlenet.onnx")  # doctest: +SKIP
     >>> run = ResumableFinetuning("birds.onnx", resume=True)
     >>> run.train(find_images("photos/"), network, Training())  # doctest: +SKIP

@@ -22,11 +22,15 @@ from rpml.runtime.rows import slices
 from rpml.runtime.schema import COUNT, Schema
 from rpml.runtime.threads import thread_count
 from rpml.runtime.wording import counted
-from rpml.vision.decode import MAX_PIXELS, ImageError, as_array, load_rgb
-from rpml.vision.engine import Execution, Failure, Tile, describe_images
-from rpml.vision.extract import files_digest, nothing_left
-from rpml.vision.files import ImageFile
-from rpml.vision.views import Views
+from rpml.vision.extract import (
+    Execution,
+    Failure,
+    Tile,
+    describe_images,
+    files_digest,
+    nothing_left,
+)
+from rpml.vision.images import MAX_PIXELS, ImageError, ImageFile, Views, as_array, load_rgb
 
 _CHUNK = 64  # images between two writes of the manifest
 _BATCH = 8

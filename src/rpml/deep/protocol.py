@@ -18,8 +18,7 @@ from rpml.io.checkpoint import Checkpoint, fingerprint
 from rpml.io.datasets.image_sets import ImageSet
 from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.rows import Array
-from rpml.vision.files import ImageFile
-from rpml.vision.views import Views
+from rpml.vision.images import ImageFile, Views
 
 FROZEN = "frozen"
 

@@ -34,7 +34,7 @@ from rpml.runtime.context import Arrays, Context, Json, Progress
 from rpml.runtime.errors import TrainingError
 from rpml.runtime.rows import unit_rows
 from rpml.runtime.schema import ANY_FLOAT, COUNT, ArraySpec, Schema
-from rpml.vision.engine import run_ahead
+from rpml.vision.extract import run_ahead
 
 logger = logging.getLogger(__name__)
 Scores = dict[str, float]

@@ -148,7 +148,7 @@ class Benchmark:
         `job` has the network and the recipe; its files are those of the dataset.
         """
         from rpml.vision.extract import files_digest
-        from rpml.vision.files import ImageFile
+        from rpml.vision.images import ImageFile
         from rpml.vision.resumable import ResumableExtraction
 
         images = read_dataset(self.dataset, root, incomplete)

@@ -38,7 +38,7 @@ def pictures_of(paths: Sequence[Path]) -> PictureReader:
 
 def load_tiles(paths: Sequence[Path], side: int) -> Tiles:
     """Load the central squares of images, (n, side, side, 3); unreadable ones are gray."""
-    decode = require("rpml.vision.decode", "vision", "pictures of images")
+    decode = require("rpml.vision.images", "vision", "pictures of images")
     tiles = np.full((len(paths), side, side, 3), 128, np.uint8)
     for tile, path in zip(tiles, paths, strict=True):
         try:

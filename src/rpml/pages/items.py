@@ -27,7 +27,7 @@ from rpml.runtime.rows import Array, Labels
 from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
-    from rpml.vision.files import ImageFile
+    from rpml.vision.images import ImageFile
 
 Category = dict[str, object]
 _TABLES = (".parquet", ".feather", ".jsonl", ".csv", ".tsv")
@@ -197,7 +197,7 @@ def match_images(folder: Path, ids: Sequence[str] | None, n_rows: int) -> list[P
 
     Symbolic links that lead out of the folder are ignored.
     """
-    from rpml.vision.files import find_images
+    from rpml.vision.images import find_images
 
     if not folder.is_dir():
         raise InputError(f"--images {folder}: there is no such folder")
@@ -274,7 +274,7 @@ _TINY = 40  # smaller pictures are enlarged with hard pixels instead of a blur
 
 def thumbnail(path: Path, side: int) -> bytes | None:
     """Return the picture as WebP, its longer side at most `side`; None if it cannot be read."""
-    from rpml.vision.decode import ImageError, load_rgb
+    from rpml.vision.images import ImageError, load_rgb
 
     try:
         image = load_rgb(path, MAX_PIXELS, enough=2 * side)

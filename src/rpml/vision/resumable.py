@@ -24,9 +24,8 @@ from rpml.runtime.files import Outputs, atomic_outputs, folder_outputs, locked
 from rpml.runtime.outputs import MANIFEST_SUFFIX, Manifest, check_apart, resolved
 from rpml.runtime.schema import COUNT, check_json
 from rpml.runtime.wording import counted
-from rpml.vision.engine import Failure
-from rpml.vision.extract import Job, Part, files_digest, iter_parts, nothing_left, row_id
-from rpml.vision.files import ImageFile
+from rpml.vision.extract import Failure, Job, Part, files_digest, iter_parts, nothing_left, row_id
+from rpml.vision.images import ImageFile, Views
 from rpml.vision.pooling import (
     learn_whitening,
     load_whitening,
@@ -35,7 +34,6 @@ from rpml.vision.pooling import (
     whitening_digest,
     write_whitening,
 )
-from rpml.vision.views import Views
 
 LEARN = "learn"
 REGION_IMAGES = 1000  # from which a region whitening is learned
@@ -102,7 +100,7 @@ class ResumableExtraction(ResumableRun):
     --------
     >>> from rpml.vision.backbone import Backbone
     >>> from rpml.vision.extract import Job
-    >>> from rpml.vision.files import find_images
+    >>> from rpml.vision.images import find_images
     >>> from rpml.vision.resumable import ResumableExtraction
     >>> job = Job(find_images("photos/"), Backbone("googlenet.onnx"))  # doctest: +SKIP
     >>> ResumableExtraction("features.npy", resume=True).extract(job).rows  # doctest: +SKIP

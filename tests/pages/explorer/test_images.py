@@ -19,7 +19,7 @@ from rpml.pages.items import make_items
 from rpml.runtime.errors import InputError
 from rpml.vision.backbone import Backbone
 from rpml.vision.extract import Recipe, extract
-from rpml.vision.files import find_images
+from rpml.vision.images import find_images
 from tests.cli.conftest import Run
 from tests.pages.explorer.client import Client, running
 from tests.vision.conftest import noise_image, tiny_network

@@ -73,12 +73,10 @@ def run(
     """
     from rpml.runtime.context import Context
     from rpml.vision.backbone import Backbone
-    from rpml.vision.engine import Execution
-    from rpml.vision.extract import Job
-    from rpml.vision.files import find_images
+    from rpml.vision.extract import Execution, Job
+    from rpml.vision.images import Views, find_images
     from rpml.vision.pooling import Pooling, load_whitening
     from rpml.vision.resumable import PostProcess, ResumableExtraction
-    from rpml.vision.views import Views
 
     if whiten is not None and whitening is not None:
         raise InputError("--whiten learns a whitening and --whitening applies one: give one")

@@ -55,7 +55,7 @@ def run(
     from rpml.deep.schedule import Schedule
     from rpml.runtime.context import Context
     from rpml.runtime.files import locked
-    from rpml.vision.files import find_images
+    from rpml.vision.images import find_images
 
     check_methods([method])
     if METHODS[method].uses_labels and not folder_labels:

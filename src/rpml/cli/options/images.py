@@ -39,8 +39,7 @@ class DescriptorOptions:
     def job(self, path: str, workers: int | None) -> Job:
         """Return a backbone and how it describes images, without the files."""
         from rpml.vision.backbone import Backbone
-        from rpml.vision.engine import Execution
-        from rpml.vision.extract import Job
+        from rpml.vision.extract import Execution, Job
 
         execution = Execution(workers)
         network = Backbone(path, self.sidecar, execution.threads()[1])
@@ -70,7 +69,7 @@ class TrainingOptions:
         from rpml.deep.finetune import Training
         from rpml.deep.inputs import ImageSpec
         from rpml.deep.schedule import Schedule, check_free
-        from rpml.vision.views import Views
+        from rpml.vision.images import Views
 
         changed = {"epochs": self.epochs, "learning_rate": self.learning_rate, **settings}
         changed = {name: value for name, value in changed.items() if value is not None}

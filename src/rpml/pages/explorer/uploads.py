@@ -75,10 +75,8 @@ def image_describer(
     backbone: Backbone, recipe: Recipe, whitening: Preprocessing | None = None
 ) -> Describe:
     """Return a function from the bytes of an image to its vector and a small picture of it."""
-    from rpml.vision.decode import ImageError, load_rgb
-    from rpml.vision.engine import Execution
-    from rpml.vision.extract import extract
-    from rpml.vision.files import ImageFile
+    from rpml.vision.extract import Execution, extract
+    from rpml.vision.images import ImageError, ImageFile, load_rgb
     from rpml.vision.pooling import whiten
 
     recipe = replace(recipe, max_pixels=min(recipe.max_pixels, MAX_IMAGE_PIXELS))
