@@ -58,7 +58,7 @@ _TEXTS = {
     ),
     "neighbors_kept": (
         "Neighbors retained",
-        "share of a row's {k} nearest by the raw features that stay among its {k} nearest",
+        "share of a row's 10 nearest by the raw features that stay among its 10 nearest",
     ),
     "effective_rank": (
         "Effective rank",
@@ -67,14 +67,14 @@ _TEXTS = {
     "hubness": ("Hubness", "before and after; much above 1, a few rows crowd everybody's results"),
     "antihub_rate": (
         "Antihubs",
-        "rows that are among nobody's {k} nearest, before and after; lower is better",
+        "rows that are among nobody's 10 nearest, before and after; lower is better",
     ),
     "seeds": (
         "Agreement between seeds",
-        "share of a row's {k} nearest that a fit with another seed finds too",
+        "share of a row's 10 nearest that a fit with another seed finds too",
     ),
 }
-"""Title and meaning of each diagnostic; k is the number of neighbors."""
+"""Title and meaning of each diagnostic."""
 
 
 @dataclass(frozen=True)
@@ -130,11 +130,9 @@ def diagnose(
     if len(rows) < 3:
         raise ValueError(f"Diagnostics need at least 3 rows, X has {len(rows)}.")
     rows = rows[np.sort(rng.permutation(len(rows))[:MAX_ROWS])]
-    labels = (
-        model.labels_
-        if hasattr(model, "labels_")
-        else _labels(model, model.preprocessing_.apply(rows))
-    )
+    labels = vars(model).get("labels_")
+    if labels is None:
+        labels = _labels(model, model.preprocessing_.apply(rows))
     diagnostics = [
         *of_clusters(labels),
         of_stability(model, rows, rng),
@@ -142,27 +140,21 @@ def diagnose(
         *of_whitening(model),
         *of_neighbors(rows, _embedded(model, rows), rng),
     ]
-    if refits > 0:
-        diagnostics.append(of_seeds(model, rows, refits, rng))
-    return Diagnostics(diagnostics)
+    return Diagnostics(diagnostics + [of_seeds(model, rows, refits, rng)] * (refits > 0))
 
 
 def of_clusters(labels: NDArray[np.integer]) -> tuple[Diagnostic, ...]:
     """Return number and size of the clusters, and the share of single rows."""
-    labeled = labels[labels >= 0]
-    sizes = np.bincount(labeled) if len(labeled) else np.zeros(1, np.intp)
-    sizes = sizes[sizes > 0]
-    n = max(1, len(labels))
-    alone = float((sizes == 1).sum() + (labels < 0).sum()) / n
-    together = sizes[sizes > 1]
+    sizes = np.unique(labels[labels >= 0], return_counts=True)[1]
+    n, together = max(1, len(labels)), sizes[sizes > 1]
+    alone = 1 - float(together.sum()) / n
     largest = float(sizes.max(initial=0)) / n
     typical = float(np.median(together)) if len(together) else 0.0
-    rows = "row" if typical == 1 else "rows"
     return (
-        _told("clusters", float(len(together)), f"{len(together):,}", len(together) < 2),
-        _told("cluster_size", typical, f"{typical:g} {rows}"),
-        _told("largest_cluster", largest, f"{largest:.1%} of the rows", largest > 0.5),
-        _told("singletons", alone, f"{alone:.0%}", alone > 0.5),
+        _diagnostic("clusters", float(len(together)), f"{len(together):,}", len(together) < 2),
+        _diagnostic("cluster_size", typical, f"{typical:g} {'row' if typical == 1 else 'rows'}"),
+        _diagnostic("largest_cluster", largest, f"{largest:.1%} of the rows", largest > 0.5),
+        _diagnostic("singletons", alone, f"{alone:.0%}", alone > 0.5),
     )
 
 
@@ -184,7 +176,7 @@ def of_stability(model: RPML, X: Array, rng: np.random.Generator) -> Diagnostic:
         scores.append(adjusted_rand_score(own, others[nearest_rows(one, unit_rows(two))[1][:, 0]]))
     value = float(np.mean(scores))
     shown = f"{value:.2f} ({min(scores):.2f} to {max(scores):.2f})"
-    return _told("stability", value, shown, value < 0.1)
+    return _diagnostic("stability", value, shown, value < 0.1)
 
 
 def _labels(model: RPML, Z: Array) -> NDArray[np.intp]:
@@ -210,20 +202,17 @@ def of_triplets(model: RPML) -> tuple[Diagnostic, ...]:
     """Return the distribution of the learned weights and probabilities of the triplets."""
     if not hasattr(model, "triplet_weights_"):  # not trained
         return ()
-    w, p = (
-        np.asarray(model.triplet_weights_, float),
-        np.asarray(model.triplet_probabilities_, float),
-    )
+    w = np.asarray(model.triplet_weights_, float)
     if len(w) == 0:
-        return (_told("triplets", 0.0, "none", True),)
+        return (_diagnostic("triplets", 0.0, "none", True),)
     mean = float(w.mean())
     share = float(w.sum() ** 2 / (len(w) * max(float((w**2).sum()), 1e-300)))
     low, high = np.quantile(w, [0.1, 0.9])
-    hard = float((p < 0.25).mean())
+    hard = float((np.asarray(model.triplet_probabilities_) < 0.25).mean())
     return (
-        _told("weights", mean, f"{mean:.2f} ({low:.2f} to {high:.2f})", mean < 0.05),
-        _told("triplets_used", share, f"{share:.0%}", share < 0.1),
-        _told("hard_triplets", hard, f"{hard:.0%}", hard > 0.5),
+        _diagnostic("weights", mean, f"{mean:.2f} ({low:.2f} to {high:.2f})", mean < 0.05),
+        _diagnostic("triplets_used", share, f"{share:.0%}", share < 0.1),
+        _diagnostic("hard_triplets", hard, f"{hard:.0%}", hard > 0.5),
     )
 
 
@@ -249,26 +238,23 @@ def of_neighbors(X: Array, Z: Array, rng: np.random.Generator) -> tuple[Diagnost
     crowded = hubs[1].value > max(2.0, 1.5 * hubs[0].value)
     lonely = lost[1].value > max(0.1, 1.5 * lost[0].value)
     return (
-        _estimated("neighbors_kept", [overlap], "{:.1%}", False, k),
-        _estimated("effective_rank", ranks, "{:.1f}", wasteful, k),
-        _estimated("hubness", hubs, "{:.1f}", crowded, k),
-        _estimated("antihub_rate", lost, "{:.1%}", lonely, k),
+        _estimated("neighbors_kept", [overlap], "{:.1%}", False),
+        _estimated("effective_rank", ranks, "{:.1f}", wasteful),
+        _estimated("hubness", hubs, "{:.1f}", crowded),
+        _estimated("antihub_rate", lost, "{:.1%}", lonely),
     )
 
 
-def _told(key: str, value: float, shown: str, concern: bool = False) -> Diagnostic:
+def _diagnostic(key: str, value: float, shown: str, concern: bool = False) -> Diagnostic:
     title, meaning = _TEXTS[key]
     return Diagnostic(key, title, value, shown, meaning, concern)
 
 
-def _estimated(
-    key: str, figures: Sequence[Interval], style: str, concern: bool, k: int
-) -> Diagnostic:
-    """Return a diagnostic of k neighbors, from the figure alone or from those before and after."""
+def _estimated(key: str, figures: Sequence[Interval], style: str, concern: bool) -> Diagnostic:
+    """Return a diagnostic of the figure alone, or of those before and after."""
     ends = [[style.format(v) for v in (f.value, f.low, f.high)] for f in figures]
     shown = " -> ".join(f"{value} ({low} to {high})" for value, low, high in ends)
-    told = _told(key, figures[-1].value, shown, concern)
-    return replace(told, meaning=told.meaning.format(k=k), interval=figures[-1])
+    return replace(_diagnostic(key, figures[-1].value, shown, concern), interval=figures[-1])
 
 
 def of_seeds(model: RPML, X: Array, refits: int, rng: np.random.Generator) -> Diagnostic:
@@ -276,22 +262,17 @@ def of_seeds(model: RPML, X: Array, refits: int, rng: np.random.Generator) -> Di
     if not (_is_repeatable(model.clustering) and _is_repeatable(model.init)):
         return _unknown("seeds", "a given array or object cannot be repeated on other rows")
     k = min(NEAREST, len(X) - 1)
-    neighbors = [_neighbors_of_refit(model, X, k, rng) for _ in range(refits + 1)]
+    neighbors = []
+    for _ in range(refits + 1):
+        seed = int(rng.integers(2**31 - 1))
+        refit = clone(model).set_params(random_state=seed, callback=None, use_labels=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            refit.fit(X)
+        neighbors.append(nearest_neighbors(_embedded(refit, X), k, metric="cosine").indices)
     shared = np.mean([neighbor_overlap(neighbors[0], other, k) for other in neighbors[1:]], axis=0)
     share = interval(shared, rng)
-    return _estimated("seeds", [share], "{:.1%}", share.value < 0.5, k)
-
-
-def _neighbors_of_refit(
-    model: RPML, X: Array, k: int, rng: np.random.Generator
-) -> NDArray[np.integer]:
-    refit: RPML = clone(model)
-    refit.set_params(random_state=int(rng.integers(2**31 - 1)), callback=None)
-    refit.set_params(use_labels=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        refit.fit(X)
-    return nearest_neighbors(_embedded(refit, X), k, metric="cosine").indices
+    return _estimated("seeds", [share], "{:.1%}", share.value < 0.5)
 
 
 def _embedded(model: RPML, X: Array) -> Array:
