@@ -23,6 +23,7 @@ from rpml.runtime.wording import counted
 from rpml.search.scan import MIN_CHUNK, CodeScan, RecallProbe
 
 FORMAT_VERSION = 2  # 1: sign bits and int8 codes
+FINER_CODES = ("int8", "int4", "int2")
 OVERSAMPLE = 4
 LOW_RECALL = 0.9
 SCHEMA = Schema(
@@ -93,6 +94,8 @@ class Index:
     ) -> None:
         self.model = model.map_only(n_components)
         self.output = output or ("int8" if self.model.codebooks_ is None else "pq")
+        if rescore not in (None, *FINER_CODES):
+            raise ValueError(f"rescore={rescore!r}: choose from {', '.join(FINER_CODES)}.")
         self.rescore = rescore
         self.codec = self.model.codec(self.output)
         self._finer = None if rescore is None else self.model.codec(rescore)

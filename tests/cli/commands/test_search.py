@@ -111,3 +111,4 @@ def test_an_index_and_its_model_share_a_fingerprint(rpml, shared, vectors, index
 def test_unknown_codes_name_their_option(rpml, shared, tmp_path, option):
     line = ["index", shared / "model.rpml", shared / "x.npy", "-o", tmp_path / "a.index"]
     assert f"{option} int3: choose from int8, " in rpml.refused(*line, option, "int3")
+    assert "--rescore pq: choose from int8, int4, int2" in rpml.refused(*line, "--rescore", "pq")

@@ -81,10 +81,14 @@ def test_nan_is_a_missing_label(tmp_path):
         read_labels(tmp_path / "y.npy", 2)
 
 
-def test_a_header_of_another_name_is_pointed_out(tmp_path):
-    (tmp_path / "g.csv").write_text("kind\na\nb\n")
-    with pytest.raises(InputError, match="first line, 'kind', is a header, call it label"):
-        read_labels(tmp_path / "g.csv", 2)
+def test_a_header_may_have_any_name_that_is_no_label(tmp_path):
+    path = tmp_path / "y.csv"
+    path.write_text("kind\nwren\nowl\nowl\n")
+    assert read_labels(path, 3).tolist() == ["wren", "owl", "owl"]
+    for first in ("owl", "7"):  # a label, or a file of other rows
+        path.write_text(f"{first}\nwren\nowl\nowl\n")
+        with pytest.raises(InputError, match=f"first line, '{first}', is a header, call it label"):
+            read_labels(path, 3)
 
 
 def test_zero_padded_labels_stay_text(tmp_path):

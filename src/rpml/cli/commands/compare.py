@@ -1,14 +1,13 @@
 """rpml compare: RPML next to its alternatives, and which one to use."""
 
 from dataclasses import asdict
-from pathlib import Path
 
 from rpml.cli import options as opt
 from rpml.cli.command import command
-from rpml.cli.commands.recommend import Given, next_step
+from rpml.cli.commands.recommend import next_step
 from rpml.cli.console import Console
 from rpml.cli.options.knowledge import nuisance_files, read_compared
-from rpml.cli.options.reading import LabeledReadingOptions, check_text_table
+from rpml.cli.options.reading import LabeledReadingOptions, check_text_table, write_text_table
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import text_table
 
@@ -60,23 +59,20 @@ def run(
         recommend_fitted,
         recommend_from,
     )
-    from rpml.evaluation.table import table_text
-    from rpml.runtime.files import atomic_output
 
     if output is not None:
         check_text_table(output, force, [features, labels, queries, *nuisance_files(nuisance)])
-    rows = read_compared(features, labels, nuisance, queries, reading)
-    values, y = rows.values, rows.labels
-    if len(values) < rows.n_read:
-        note = f"{len(values):,} of {rows.n_read:,} rows have a label"
-        console.note(f"{note}: only these are compared")
+    data, y, known, n_read = read_compared(features, labels, nuisance, queries, reading)
+    values = data.values
+    if len(values) < n_read:
+        console.note(f"{len(values):,} of {n_read:,} rows have a label: only these are compared")
     names, runs = opt.parse_names(methods), range(seed, seed + seeds)
     n_bytes = opt.parse_bytes(sizes)
-    if n_bytes is not None and (dim is not None or rows.known):
+    if n_bytes is not None and (dim is not None or known):
         what = "--dim" if dim is not None else "--nuisance and --queries"
         raise InputError(f"--bytes compares codes of PCA and RPML alone: leave out {what}")
     fields: dict[str, object] = {}
-    given = Given(features, nuisance, queries)
+    given = {"features": features, "nuisance": nuisance, "queries": queries}
     with console.following("rpml.evaluation"):
         if n_bytes is not None:
             chosen = names or CODED_METHODS
@@ -84,19 +80,17 @@ def run(
             lines = code_lines(measured)
             text = f"{text_table(lines)}\n{NOTE}"
         else:
-            comparison = compare(values, y, dim, methods=names, seeds=runs, **rows.known)
+            comparison = compare(values, y, dim, methods=names, seeds=runs, **known)
             measured, lines = comparison.rows, comparison.lines()
             if y is None:
                 own = fitted_rank_gain(comparison, comparison.order[0][1])
-                known = fit_knowledge(values, **rows.known)
-                advice = recommend_fitted(values, dim, own, names or CANDIDATES, seed, known)
+                checked = fit_knowledge(values, **known)
+                advice = recommend_fitted(values, dim, own, names or CANDIDATES, seed, checked)
             else:
-                advice = recommend_from(comparison, dim is None, tuple(rows.known))
+                advice = recommend_from(comparison, dim is None, tuple(known))
             fields["verdict"] = asdict(advice)
             reasons = " ".join([*advice.reasons, f"Next: {next_step(advice, given)}"])
             text = f"{text_table(comparison.short_lines())}\n{SHORT_NOTE}\n\n{reasons}"
     if output is not None:
-        with atomic_output(output, force) as temporary:
-            content = table_text(measured, lines, Path(output).suffix)
-            temporary.write_text(content, encoding="utf8")
+        write_text_table(output, force, measured, lines)
     console.result({"measured": measured, **fields}, text)

@@ -4,7 +4,7 @@ from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
 from rpml.cli.options.engine import EngineOptions
-from rpml.cli.options.reading import ReadingOptions, check_codes, check_table, load_model
+from rpml.cli.options.reading import ReadingOptions, check_table, load_model
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -41,6 +41,7 @@ def run(
     Ids are carried through, other columns if asked.
     """
     from rpml.estimator.features import check_features, embed_file
+    from rpml.method.codes import CODES
     from rpml.runtime.context import Context
 
     on_dask = engine.on_dask()
@@ -51,7 +52,7 @@ def run(
     fitted = load_model(model, dim)
     size = len(fitted.components_)
     if codes is not None:
-        check_codes("--codes", codes)
+        opt.check_choice("--codes", codes, CODES)
         fitted.codec(codes)  # checked before anything is read
     if on_dask and keep_columns is not None:
         raise InputError("--keep-columns is not for --engine dask: embed locally")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rpml.cli import options as opt
 from rpml.cli.command import command
@@ -15,11 +15,7 @@ from rpml.runtime.wording import counted, text_table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from rpml.runtime.context import Json
-    from rpml.runtime.rows import Array
 
 _CLUSTERING = {"NMI": "nmi", "F": "f", "F precision": "precision", "F recall": "recall"}
 EXAMPLES = """\b
@@ -47,8 +43,10 @@ def run(
     console: Console,
 ) -> None:
     """Score vectors, or their embedding, against labels."""
+    from rpml.estimator.features import check_features, load_embedded
     from rpml.evaluation.metrics import bounded_scores, kmeans_labels, recall_at_k
-    from rpml.runtime.context import Progress
+    from rpml.io.features.labels import labeled_mask, read_labels
+    from rpml.runtime.context import Context, Progress
     from rpml.runtime.intervals import bounded, share_interval
 
     if dim is not None and model is None:
@@ -56,14 +54,33 @@ def run(
     path = reading.labels_path(features, labels)
     if path is None:
         raise InputError("give the labels: --labels FILE, or --label-column NAME of FEATURES")
-    scored = Scored(features, path, reading, model, dim)
-    wanted = parse_ks(ks)
+    fitted = None if model is None else load_model(model, dim)
+    excluded, wanted = reading.excluded(features, path), parse_ks(ks)
     clusters: dict[str, float] = {}
     if engine.on_dask():
-        y, n, size, recall, queries = score_on_dask(scored, wanted, metric, engine, console)
+        from rpml.distributed import embedded, evaluate
+        from rpml.distributed.evaluation import MAX_QUERIES
+
+        with engine.cluster(console) as cluster, console.reporter() as report:
+            rows = engine.open_rows(features, reading.options(excluded), cluster, console)
+            by_id = "" if path == features else None  # by order within one file
+            y = read_labels(path, rows.count, None, reading.label_column, by_id, partial=True)
+            if fitted is not None:
+                rows = embedded(check_features(fitted, rows, str(model)), rows, cluster)
+            context = Context(report=report)
+            recall = evaluate(rows, y, cluster, ks=tuple(wanted), metric=metric, context=context)
+        n, size, y = len(y), rows.n_features, y[labeled_mask(y)]
+        queries = min(len(y), MAX_QUERIES)
     else:
         with console.reporter() as report:
-            X, y, n = scored.load()
+            source = reading.open(features, excluded)
+            if fitted is None:
+                data = source.load()
+            else:
+                data = load_embedded(check_features(fitted, source, str(model)), source)
+            X, y, n = data.values, reading.read_labels(path, data), len(data.values)
+            if not (labeled := labeled_mask(y)).all():
+                X, y = X[labeled], y[labeled]
 
             def advance(stage: str) -> Callable[[float], None]:
                 return lambda share: report(Progress(stage, round(share * len(y)), len(y)))
@@ -99,57 +116,6 @@ def scores_text(head: list[str], named: dict[str, str], scores: Json) -> str:
         for name in named.values()
     ]
     return text_table([["rows", "dim", *named], [*head, *row], ["95%", "", *below]])
-
-
-class Scored(NamedTuple):
-    """The vectors to score."""
-
-    features: str
-    labels: str
-    reading: LabeledReadingOptions
-    model: str | None
-    dim: int | None
-
-    @property
-    def excluded(self) -> tuple[str, ...]:
-        """Columns that are no features."""
-        return self.reading.excluded(self.features, self.labels)
-
-    def load(self) -> tuple[Array, NDArray[np.generic], int]:
-        """Return vectors and labels of the labeled rows, and the number of all rows."""
-        from rpml.estimator.features import check_features, load_embedded
-
-        source = self.reading.open(self.features, self.excluded)
-        if self.model is None:
-            data = source.load()
-        else:
-            fitted = load_model(self.model, self.dim)
-            data = load_embedded(check_features(fitted, source, self.model), source)
-        return *self.reading.labeled_rows(self.labels, data), len(data.values)
-
-
-def score_on_dask(
-    scored: Scored, ks: list[int], metric: str, engine: EngineOptions, console: Console
-) -> tuple[NDArray[np.generic], int, int, dict[int, float], int]:
-    """Return labels, rows, dimensions, Recall@K and the number of queries, on a cluster."""
-    from rpml.distributed import embedded, evaluate
-    from rpml.distributed.evaluation import MAX_QUERIES
-    from rpml.estimator.features import check_features
-    from rpml.io.features.labels import labeled_mask, read_labels
-    from rpml.runtime.context import Context
-
-    options, column = scored.reading.options(scored.excluded), scored.reading.label_column
-    with engine.cluster(console) as cluster, console.reporter() as report:
-        rows = engine.open_rows(scored.features, options, cluster, console)
-        inside = "" if scored.labels == scored.features else None  # by order within one file
-        y = read_labels(scored.labels, rows.count, None, column, inside, partial=True)
-        if scored.model is not None:
-            fitted = load_model(scored.model, scored.dim)
-            rows = embedded(check_features(fitted, rows, scored.model), rows, cluster)
-        context = Context(report=report)
-        recall = evaluate(rows, y, cluster, ks=tuple(ks), metric=metric, context=context)
-    labels = y[labeled_mask(y)]
-    return labels, len(y), rows.n_features, recall, min(len(labels), MAX_QUERIES)
 
 
 def parse_ks(text: str) -> list[int]:

@@ -3,7 +3,7 @@
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
-from rpml.cli.options.reading import ReadingOptions, check_codes, load_model
+from rpml.cli.options.reading import ReadingOptions, load_model
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -27,7 +27,7 @@ def run(
     codes: str | None = opt.text(
         "NAME", "Codes to scan: int8, int4, int2, binary or pq; default: pq, else int8."
     ),
-    rescore: str | None = opt.text("NAME", "Finer codes that rank the best rows again: int8."),
+    rescore: str | None = opt.text("NAME", "Finer codes to rank again: int8, int4 or int2."),
     force: bool = opt.FORCE,
     reading: ReadingOptions,
     console: Console,
@@ -38,14 +38,14 @@ def run(
     """
     from rpml.estimator.features import check_features
     from rpml.io.model_file import check_model_output
+    from rpml.method.codes import CODES
     from rpml.runtime.context import Progress
     from rpml.search import Index
-    from rpml.search.index import LOW_RECALL
+    from rpml.search.index import FINER_CODES, LOW_RECALL
 
     check_model_output(output, force, [model, features], ".index")
-    for option, name in (("--codes", codes), ("--rescore", rescore)):
-        if name is not None:
-            check_codes(option, name)
+    opt.check_choice("--codes", codes, CODES)
+    opt.check_choice("--rescore", rescore, FINER_CODES)
     fitted = load_model(model, dim)
     source = reading.open(features)
     names = getattr(fitted, "feature_names_in_", None)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import typer
@@ -34,6 +34,8 @@ features, the rows that the other half finds near. With labels, Recall@1 on clas
 used to fit decides. With --bytes, codes of equal bytes are compared on a sample of the rows, which
 is searched by float queries, and --queries are those whose nearest rows are to be kept.
 """
+Given = Mapping[str, str | None]
+"""The files and columns of a command, from which the next one is made."""
 NOTE = """[...]: 95% intervals; shares of the 10 nearest rows by the raw vectors, and by the float
 embedding, that stay among the 10 nearest by the code"""
 
@@ -61,49 +63,41 @@ def run(
     from rpml.evaluation.registry import METHODS
     from rpml.evaluation.separated import named_pairs, separated_question
 
-    rows = read_compared(features, labels, nuisance, queries, reading)
-    known = {**rows.known, "y": rows.labels, "random_state": seed}
-    options = Given(features, nuisance, queries)
+    data, y, given, _ = read_compared(features, labels, nuisance, queries, reading)
+    known = {**given, "y": y, "random_state": seed}
+    options = {"features": features, "nuisance": nuisance, "queries": queries}
     if n_bytes is not None or keep is not None:
         if dim is not None:
             raise InputError("--bytes and --keep choose the dimensions: leave out --dim")
-        size = recommend(rows.values, bytes=n_bytes, keep=keep, **known)
-        step = options.fit("--bytes", size.n_bytes, [*rows.known])
+        size = recommend(data.values, bytes=n_bytes, keep=keep, **known)
+        step = fit_command(options, "--bytes", size.n_bytes, given)
         fields = {"n_components": size.n_components, "output": size.output, "bytes": size.n_bytes}
         shown = f"{text_table(size.lines())}\n{NOTE}\n\n"
         text = "\n".join([*size.reasons, f"Next: {step}"])
         fields |= {"table": size.table, "reasons": size.reasons, "next": step}
         console.result(fields, shown + text)
         return
-    advice = recommend(rows.values, dim, **known)
+    advice = recommend(data.values, dim, **known)
     step = next_step(advice, options)
-    pairs = named_pairs(advice.separated, rows.ids)
+    pairs = named_pairs(advice.separated, data.ids)
     figure = "Recall@1" if advice.uses_labels else "rank gain over PCA"
     lines = [
         (METHODS[name].title, f"{gain.value:+z.3f}", f"{gain.low:+z.3f} to {gain.high:+z.3f}")
         for name, gain in advice.evidence.items()
     ]
     shown = text_table([("method", figure, "95% interval"), *lines]) + "\n\n" if lines else ""
-    kind = "Rows " if rows.ids is None else ""
+    kind = "Rows " if data.ids is None else ""
     question = [f"{kind}{separated_question(pairs)}"] if pairs else []
     text = "\n".join([*advice.reasons, *question, f"Next: {step}"])
     console.result({**asdict(advice), "separated": pairs, "next": step}, shown + text)
 
 
-@dataclass(frozen=True)
-class Given:
-    """The files and columns of a command, from which the next one is made."""
-
-    features: str
-    nuisance: str | None = None
-    queries: str | None = None
-
-    def fit(self, option: str, size: int, known: Iterable[str]) -> str:
-        """Return the command that fits with this size and what is known."""
-        words = ["rpml", "fit", self.features, option, str(size)]
-        for name in known:
-            words += [f"--{name}", str(getattr(self, name))]
-        return f"{shlex.join(words)} -o model.rpml"
+def fit_command(given: Given, option: str, size: int, known: Iterable[str]) -> str:
+    """Return the command that fits with this size and what is known."""
+    words = ["rpml", "fit", str(given["features"]), option, str(size)]
+    for name in known:
+        words += [f"--{name}", str(given[name])]
+    return f"{shlex.join(words)} -o model.rpml"
 
 
 def next_step(advice: Recommendation, given: Given) -> str:
@@ -111,5 +105,5 @@ def next_step(advice: Recommendation, given: Given) -> str:
     if advice.choice == "raw":
         return advice.next_step
     if advice.choice in ("rpml", "rpml-known", "pca"):  # without evidence for more, a fit is PCA
-        return given.fit("--dim", advice.n_components, advice.known)
+        return fit_command(given, "--dim", advice.n_components, advice.known)
     return f"in Python: {advice.next_step}"

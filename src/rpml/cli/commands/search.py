@@ -1,11 +1,9 @@
 """rpml search: the nearest rows of an index."""
 
-from pathlib import Path
-
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
-from rpml.cli.options.reading import ReadingOptions, check_text_table
+from rpml.cli.options.reading import ReadingOptions, check_text_table, write_text_table
 from rpml.runtime.wording import counted, text_table
 
 EXAMPLES = """\b
@@ -36,8 +34,6 @@ def run(
 ) -> None:
     """Find the nearest rows of query vectors."""
     from rpml.estimator.features import check_features
-    from rpml.evaluation.table import table_text
-    from rpml.runtime.files import atomic_output
     from rpml.search import Index
 
     if output is not None:
@@ -60,8 +56,7 @@ def run(
     if output is None:
         console.result({"hits": rows}, text_table(lines))
         return
-    with atomic_output(output, force) as temporary:
-        temporary.write_text(table_text(rows, lines, Path(output).suffix), encoding="utf8")
+    write_text_table(output, force, rows, lines)
     text = (
         f"{counted(len(rows), 'row')} found for "
         f"{counted(len(names), 'query', 'queries')}, written to {output}"

@@ -135,6 +135,12 @@ def parse_names(text: str | None) -> list[str] | None:
     return [name.strip() for name in text.split(",")] if text else None
 
 
+def check_choice(option: str, name: str | None, choices: Iterable[str]) -> None:
+    """Raise InputError if there is no such choice."""
+    if name is not None and name not in choices:
+        raise InputError(f"{option} {name}: choose from {', '.join(choices)}")
+
+
 def parse_bytes(text: str | None) -> list[int] | None:
     """Parse the comma-separated numbers of --bytes."""
     if text is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,40 +57,32 @@ def read_queries(queries: str, rows: Array, name: str, reading: LabeledReadingOp
     return found
 
 
-@dataclass(frozen=True)
-class ComparedRows:
-    """The rows that a command compares, and what is known of them."""
-
-    values: Array
-    labels: NDArray[Any] | None
-    ids: NDArray[Any] | None
-    known: Json
-    """The arguments nuisance and queries of `RPML.fit`."""
-    n_read: int
-
-
 def read_compared(
     features: str,
     labels: str | None,
     nuisance: str | None,
     queries: str | None,
     reading: LabeledReadingOptions,
-) -> ComparedRows:
-    """Read vectors and what is known of them; with labels only the rows that have one."""
+) -> tuple[Features, NDArray[Any] | None, Json, int]:
+    """Read the rows that a command compares; with labels only those that have one.
+
+    Returns vectors with ids, labels, the arguments nuisance and queries of `RPML.fit`, and the
+    number of rows that were read.
+    """
     from rpml.io.features.labels import labeled_mask
 
     path = reading.labels_path(features, labels)
     excluded = (*reading.excluded(features, labels), *nuisance_columns(nuisance))
     data = reading.open(features, excluded).load()
-    known = read_knowledge(nuisance, queries, data, reading)
+    known, n_read = read_knowledge(nuisance, queries, data, reading), len(data.values)
     if path is None:
-        return ComparedRows(data.values, None, data.ids, known, len(data.values))
+        return data, None, known, n_read
     y = reading.read_labels(path, data)
     rows = labeled_mask(y)
     if "nuisance" in known:
         known["nuisance"] = known["nuisance"][rows]
     ids = None if data.ids is None else data.ids[rows]
-    return ComparedRows(data.values[rows], y[rows], ids, known, len(data.values))
+    return replace(data, values=data.values[rows], ids=ids), y[rows], known, n_read
 
 
 def read_nuisance(nuisance: str, data: Features, reading: LabeledReadingOptions) -> NDArray[Any]:
@@ -123,7 +115,7 @@ def read_nuisance_columns(
         if matrix := {} if inside else _matrix_columns(Path(name), n_rows):
             columns |= matrix
             continue
-        path, column = (str(data.name), name) if inside else (name, _header(Path(name), n_rows))
+        path, column = (str(data.name), name) if inside else (name, None)
         values = read_labels(path, n_rows, data.ids, column, reading.id_column, partial=True)
         columns[name if inside else Path(name).stem] = _as_numbers(values)
     return columns
@@ -141,17 +133,6 @@ def _matrix_columns(path: Path, n_rows: int) -> dict[str, NDArray[Any]]:
             f"each of {n_rows} rows"
         )
     return {f"{path.stem} {i}": column for i, column in enumerate(values.T)}
-
-
-def _header(path: Path, n_rows: int) -> str | None:
-    """Return the first line of a text file of one column with one line more than there are rows."""
-    from rpml.io.features.text_files import csv_rows
-
-    if path.suffix.lower() not in (".csv", ".tsv", ".txt"):
-        return None
-    with csv_rows(path) as lines:
-        rows = [row for _, row in lines if row != [""]]
-    return rows[0][0] if len(rows) == n_rows + 1 and len(rows[0]) == 1 else None
 
 
 def _as_numbers(values: NDArray[Any]) -> NDArray[Any]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rpml.estimator import RPML
     from rpml.io.features import Features, FeatureSource, ReadOptions
     from rpml.pages.items import Items
+    from rpml.runtime.context import Json
     from rpml.runtime.rows import Array
 
 
@@ -80,14 +81,6 @@ class LabeledReadingOptions(ReadingOptions):
             raise InputError(f"{path}: no row has a label, every one is empty or -1")
         return y
 
-    def labeled_rows(self, path: str, data: Features) -> tuple[Array, NDArray[np.generic]]:
-        """Return vectors and labels of the labeled rows."""
-        from rpml.io.features.labels import labeled_mask
-
-        y = self.read_labels(path, data)
-        mask = labeled_mask(y)
-        return (data.values, y) if mask.all() else (data.values[mask], y[mask])
-
 
 def load_model(path: str, dim: int | None = None) -> RPML:
     """Load a model, with only its first `dim` components if given."""
@@ -113,14 +106,6 @@ def check_table(output: str, force: bool, json_output: bool, inputs: Iterable[st
     check_table_output(output, force, inputs)
 
 
-def check_codes(option: str, name: str) -> None:
-    """Raise InputError if there is no such code."""
-    from rpml.method.codes import CODES
-
-    if name not in CODES:
-        raise InputError(f"{option} {name}: choose from {', '.join(CODES)}")
-
-
 def check_text_table(output: str, force: bool, inputs: Iterable[str | None]) -> None:
     """Raise InputError, before any work, if a table of results cannot be written."""
     from rpml.runtime.outputs import check_output
@@ -128,6 +113,16 @@ def check_text_table(output: str, force: bool, inputs: Iterable[str | None]) -> 
     check_output(output, force, inputs)
     if not output.endswith((".csv", ".json", ".md")):
         raise InputError(f"--output {output}: the name must end in .csv, .json or .md")
+
+
+def write_text_table(output: str, force: bool, rows: list[Json], lines: list[list[str]]) -> None:
+    """Write a table of results as .csv, .json or .md."""
+    from rpml.evaluation.table import table_text
+    from rpml.runtime.files import atomic_output
+
+    with atomic_output(output, force) as temporary:
+        content = table_text(rows, lines, Path(output).suffix)
+        temporary.write_text(content, encoding="utf8")
 
 
 def short_names(paths: Sequence[str]) -> list[str]:

@@ -58,6 +58,8 @@ def read_labels(
         row = values.index(None)
         raise InputError(f"{path}: the label of row {row} (counted from 0) is missing")
     if keys is None and len(values) == n_rows + 1 and path.suffix.lower() in _TEXT:
+        if values[0] not in (None, *values[1:]) and not is_number(str(values[0])):
+            return _as_array(values[1:])  # the first line is a header: neither label nor number
         raise InputError(
             f"{path} has one label more than the features have rows: if its first line, "
             f"{values[0]!r}, is a header, call it label"
