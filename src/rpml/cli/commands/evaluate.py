@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rpml.cli import options as opt
@@ -13,8 +14,6 @@ from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted, text_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rpml.runtime.context import Json
 
 _CLUSTERING = {"NMI": "nmi", "F": "f", "F precision": "precision", "F recall": "recall"}
@@ -82,12 +81,12 @@ def run(
             if not (labeled := labeled_mask(y)).all():
                 X, y = X[labeled], y[labeled]
 
-            def advance(stage: str) -> Callable[[float], None]:
-                return lambda share: report(Progress(stage, round(share * len(y)), len(y)))
+            def advance(stage: str, share: float) -> None:
+                report(Progress(stage, round(share * len(y)), len(y)))
 
-            recall = recall_at_k(X, y, wanted, metric, progress=advance("recall"))
+            recall = recall_at_k(X, y, wanted, metric, progress=partial(advance, "recall"))
             if clustering:
-                found = kmeans_labels(X, y, seed, metric, progress=advance("kmeans"))
+                found = kmeans_labels(X, y, seed, metric, progress=partial(advance, "kmeans"))
                 clusters = bounded_scores(found, y)
         size, queries = X.shape[1], len(y)
     if len(y) < n:
@@ -95,10 +94,9 @@ def run(
             f"{counted(n - len(y), 'row has', 'rows have')} no label: "
             f"only the {len(y):,} labeled ones count"
         )
-    scores: Json = {}
+    scores: Json = dict(clusters)
     for k, share in recall.items():
         scores |= bounded(f"recall@{k}", share_interval(share, queries))
-    scores |= clusters
     fields: Json = {"rows": len(y), "unlabeled": n - len(y), "classes": len(set(y.tolist()))}
     fields |= {"dim": size, "metric": metric, **scores}
     named = {f"R@{k}": f"recall@{k}" for k in wanted}
