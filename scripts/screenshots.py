@@ -1,4 +1,7 @@
-"""Take the pictures of the report and the explorer for README and docs, from the demo drawings.
+"""Take the pictures of the report and the explorer for README and docs, from the demo data.
+
+The explorer shows programs, whose language is known not to matter, at the program in Python
+of whose five nearest most more solve its problem by the embedding than by the raw vectors.
 
 python scripts/screenshots.py     needs Chromium; writes docs/images/pages
 """
@@ -21,6 +24,7 @@ sys.path.insert(0, str(ROOT))
 from rpml import RPML  # noqa: E402
 from rpml.io.datasets.descriptors import gradient_histograms  # noqa: E402
 from rpml.io.datasets.omniglot import Drawings, load_drawings  # noqa: E402
+from rpml.io.datasets.solutions import load_solutions  # noqa: E402
 from rpml.pages.explorer.app import make_app  # noqa: E402
 from rpml.pages.explorer.catalog import make_catalog, start_work  # noqa: E402
 from rpml.pages.items import (  # noqa: E402
@@ -94,6 +98,26 @@ def shoot_explorer(chrome: Chrome, address: str, view: dict[str, str], name: str
     shoot(chrome, name, 0, 860)
 
 
+def shoot_programs(chrome: Chrome) -> None:
+    programs = load_solutions()[1]
+    X, problem, language = programs.vectors, programs.problem, programs.language
+    names = [f"{p} ({k})" for p, k in zip(problem, language, strict=True)]
+    known = {"language": language}
+    items = make_items(len(X), names, problem, nuisance=known)
+    model = RPML(64, random_state=0).fit(X, nuisance=language)
+    catalog = make_catalog(model, X, items, "programs.npy")
+
+    def right(space: str, row: int) -> int:
+        return int(np.sum(problem[catalog.indices[space].near_row(row, 5)[0]] == problem[row]))
+
+    rows = np.flatnonzero(language == "python")
+    row = max(rows, key=lambda row: right("rpml", row) - right("raw", row))
+    start_work(catalog, X).join()
+    with running(make_app(catalog)) as port:
+        view = {"id": names[row], "color": "language"}
+        shoot_explorer(chrome, f"http://127.0.0.1:{port}", view, "explorer")
+
+
 def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     seen, unseen = load_drawings()
@@ -110,12 +134,12 @@ def main() -> None:
                 Measurements([model], X_new, new, Source("characters.rpml", "unseen-alphabets.npy"))
             )
             shoot_report(chrome, page, folder)
+            shoot_programs(chrome)
             catalog = make_catalog(model, X, items, "characters.npy")
             start_work(catalog, X).join()
             app = make_app(catalog, picture_reader(items, folder / "seen"))
             with running(app) as port:
                 address = f"http://127.0.0.1:{port}"
-                shoot_explorer(chrome, address, {"id": items.ids[185]}, "explorer")
                 largest = catalog.clusters.value.ordered("size")[0]
                 view = {"tab": "clusters", "cluster": str(catalog.clusters.value.names[largest])}
                 shoot_explorer(chrome, address, view, "explorer-clusters")
