@@ -18,9 +18,8 @@ from typing import Any
 from common import peak_memory_mb, publish
 from generators import mixture
 
-from rpml.method.clustering.ascent import GraphAscent
+from rpml.method.clustering.ascent import GraphAscent, affinity_graph
 from rpml.method.clustering.hierarchy import merge_basins
-from rpml.method.graph.affinity import affinity_graph
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.threads import thread_count
 

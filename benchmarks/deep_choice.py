@@ -38,7 +38,7 @@ from rpml.deep.methods.base import (
 )
 from rpml.deep.methods.mom import mine_pools, triplet_batches
 from rpml.deep.methods.unsupervised import MemoryNCE
-from rpml.method.triplets.batches import batch_sampler
+from rpml.method.triplets.sampling import batch_sampler
 from rpml.runtime.rows import unit_rows
 
 CROSS_FITTED = "sRPML, labels from other views"

@@ -19,8 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from rpml.estimator import RPML
 from rpml.evaluation.baselines import LinearBaseline
 from rpml.method.objective.triplet_loss import angular_factor, softplus_and_sigmoid
-from rpml.method.solver.conjugate_gradient import SolverState, Stopping, descend
-from rpml.method.solver.manifolds import PolarCurve
+from rpml.method.solver.conjugate_gradient import PolarCurve, SolverState, Stopping, descend
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.rows import Array, RandomState
 

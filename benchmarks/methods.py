@@ -28,7 +28,7 @@ from rpml.evaluation.registry import (
     trained,
     unseeded,
 )
-from rpml.method.graph.affinity import affinity_graph
+from rpml.method.clustering.ascent import affinity_graph
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
 from rpml.runtime.rows import Array, RandomState, unit_rows

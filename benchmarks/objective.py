@@ -15,7 +15,7 @@ import numpy as np
 from common import alternate, publish
 
 from rpml.method.objective.triplet_loss import TripletObjective, loss_and_gradients
-from rpml.method.solver.manifolds import PolarCurve, project, random_subspace
+from rpml.method.solver.conjugate_gradient import PolarCurve, project, random_subspace
 from rpml.runtime.threads import single_blas_thread, using_threads
 
 IN_A_ROW = 4

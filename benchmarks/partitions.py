@@ -16,8 +16,8 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 
 from rpml.evaluation.metrics import kmeans
+from rpml.method.clustering.ascent import affinity_graph
 from rpml.method.clustering.pseudo_labels import as_clusterer
-from rpml.method.graph.affinity import affinity_graph
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.extras import require
 from rpml.runtime.rows import Labels, RandomState

@@ -8,7 +8,7 @@ import numpy as np
 
 from rpml.io.checkpoint import Checkpoint
 from rpml.method.objective.weights import WEIGHTS
-from rpml.method.solver.manifolds import random_subspace
+from rpml.method.solver.conjugate_gradient import random_subspace
 
 
 def random_problem(seed=0, n=40, d=9, l=3, T=70, weight="concat", positive=False):

@@ -14,17 +14,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator.description import result_line, result_table
 from rpml.estimator.fitted import MADE_IF_ASKED, forget_training, load_model, save_model
+from rpml.method.calibration import AxisRanges, SimilarityScale
 from rpml.method.clustering.pseudo_labels import (
     Exemplars,
     as_clusterer,
     find_exemplars,
     pseudo_labels,
 )
-from rpml.method.codes import CODEBOOK_ROWS, AxisRanges, Codec, learn_codebooks, make_codec
+from rpml.method.codes import CODEBOOK_ROWS, Codec, learn_codebooks, make_codec
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.knowledge.suggest import Candidates, rank_candidates
-from rpml.method.similarity import SimilarityScale
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.method.whitening.scatter_choice import ScatterChoice
 from rpml.runtime.rows import (

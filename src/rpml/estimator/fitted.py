@@ -15,11 +15,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from rpml.io.container import Arrays, write_container
 from rpml.io.model_file import FORMAT_VERSION, read_model
+from rpml.method.calibration import AxisRanges, SimilarityScale
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.pseudo_labels import Exemplars
-from rpml.method.codes import AxisRanges
 from rpml.method.settings import FitResult
-from rpml.method.similarity import SimilarityScale
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.method.whitening.scatter_choice import ScatterChoice
 from rpml.runtime.context import Json

@@ -268,7 +268,7 @@ def as_classes(y: ArrayLike | None, n: int) -> Labels | None:
             f"use_labels=True, but y {what}: the fit learns without labels. Pass y, or set "
             "use_labels=False.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return labels
 
@@ -279,7 +279,7 @@ def as_groups(groups: ArrayLike | None, n: int) -> NDArray[np.intp]:
         return no_groups(n)
     shared = drop_singles(as_labels(groups, n, "groups"))
     if shared.max(initial=-1) < 0:
-        warnings.warn("No two rows share a group, so the groups are ignored.", stacklevel=3)
+        warnings.warn("No two rows share a group, so the groups are ignored.", stacklevel=4)
     return shared
 
 
@@ -304,7 +304,7 @@ def as_pairs(pairs: ArrayLike | None, n: int, whiten: object = "auto") -> NDArra
         warnings.warn(
             f"{repeated} of {len(rows)} pairs left out, since each repeats another one.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return unique
 

@@ -16,7 +16,8 @@ from rpml.evaluation.metrics._checks import checked_embedding
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.evaluation.registry import Method, chosen_methods
 from rpml.evaluation.table import Row, figure_text
-from rpml.method.codes import BITS, AxisRanges, Codec, learn_codebooks, make_codec
+from rpml.method.calibration import AxisRanges
+from rpml.method.codes import BITS, Codec, learn_codebooks, make_codec
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.runtime.intervals import Interval, bounded, interval

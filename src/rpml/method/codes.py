@@ -8,12 +8,12 @@ form a grid; `pq` learns them. So all codes decode and scan by the same look-up.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.method.calibration import AxisRanges
 from rpml.runtime.compiled import compiled
 from rpml.runtime.rows import Array, slices, sorted_sample, unit_rows
 
@@ -23,7 +23,6 @@ BITS = {"int8": 8, "int4": 4, "int2": 2, "binary": 1}
 CODES = (*BITS, "pq")
 STEPS = 255
 ZERO = 1e-9  # so that rounding, which varies with the batch, does not change a bit
-PREFIX_QUANTILE = 0.99
 # Lloyd-Max levels of the normal distribution, the positive half (Max, 1960, table I)
 LEVELS = {
     1: (0.7979,),
@@ -35,37 +34,6 @@ GROUPED = 4  # axes that `select_centroids` takes at a time
 CODEBOOK_ROWS = 20_000  # that codebooks are learned from
 CODEBOOK_ROUNDS = 15  # of k-means; later ones hardly lower the error
 _BLOCK = 1024  # rows whose working arrays fit into the caches
-
-
-@dataclass(frozen=True)
-class AxisRanges:
-    """The range of each axis that int8 codes cover, measured on embedded rows."""
-
-    low: Array
-    """(l,) smallest value on each axis."""
-    high: Array
-    """(l,) largest value on each axis."""
-    growth: Array
-    """(l,) factor by which values grow if only the first 1 .. l axes are normalized."""
-
-    @classmethod
-    def from_rows(cls, Y: Array, unit: bool) -> AxisRanges:
-        """Measure rows; `unit` if prefixes are scaled to unit norm again."""
-        growth = np.ones(Y.shape[1])
-        if unit:
-            norms = np.sqrt(np.cumsum(np.square(Y, dtype=np.float64), axis=1))
-            inside = norms[norms[:, 0] > 0]
-            if len(inside):
-                growth = np.quantile(inside[:, -1:] / inside, PREFIX_QUANTILE, axis=0)
-        return cls(*(np.asarray(a, np.float32) for a in (Y.min(axis=0), Y.max(axis=0), growth)))
-
-    def first(self, size: int) -> AxisRanges:
-        """Return the ranges of the embedding by the first `size` components."""
-        factor = self.growth[size - 1]
-        low, high = self.low[:size], self.high[:size]
-        if factor > 1:  # unit rows
-            low, high = (np.clip(bound * factor, -1, 1) for bound in (low, high))
-        return AxisRanges(low, high, self.growth[:size] / factor)
 
 
 class Codec(ABC):

@@ -1,11 +1,26 @@
-"""Algorithm 1 of the paper on one screen; `Stages` evaluates each step."""
+"""Algorithm 1 of the paper on one screen, `learn_embedding`, and its steps, `Stages`."""
 
-from dataclasses import replace
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rpml.method.clustering.pseudo_labels import apply_supervision, find_exemplars, is_array
+from rpml.method.clustering.aas import AuthorityAscentShift
+from rpml.method.clustering.pseudo_labels import (
+    apply_supervision,
+    as_clusterer,
+    find_exemplars,
+    is_array,
+    pseudo_labels,
+    uses_graph,
+)
+from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
+from rpml.method.objective.triplet_loss import TripletObjective
+from rpml.method.objective.weights import PinnedWeights, weight_function
 from rpml.method.settings import (
     NO_EVIDENCE,
     NOT_TRAINED,
@@ -15,10 +30,22 @@ from rpml.method.settings import (
     FitSettings,
     Training,
 )
-from rpml.method.stages import Stages
-from rpml.method.whitening.groups import no_groups
-from rpml.runtime.context import Context
-from rpml.runtime.rows import Array
+from rpml.method.solver.conjugate_gradient import OptimizeResult, random_subspace
+from rpml.method.solver.training import (
+    Batches,
+    Start,
+    given_subspace,
+    order_by_variance,
+    prefix_order,
+    principal_subspace,
+    solve,
+)
+from rpml.method.triplets.sampling import SAMPLERS, parted_triplets, sample_triplets, uniform
+from rpml.method.whitening.choice import Whitening, choose_whitening
+from rpml.method.whitening.groups import Groups, group_means, no_groups, representatives
+from rpml.method.whitening.neighborhoods import shrinkage_share
+from rpml.runtime.context import Context, LoopState, Progress
+from rpml.runtime.rows import Array, Labels, sorted_sample
 from rpml.runtime.threads import single_blas_thread
 
 
@@ -70,9 +97,7 @@ def learn_embedding(stages: Stages, X: Array, inputs: FitInputs) -> FitResult:
     training = None
     if trains:
         problem = stages.objective(Z, graph, labels, inputs)
-        batches = partial(stages.batches, Z, labels, inputs)  # for solver="stochastic"
-        start = stages.start(Z, whitening)
-        optimum = stages.solve(problem, batches, start, whitening, labels)
+        optimum = stages.solve(problem, whitening, labels, inputs)
         L, message = stages.order(Z, optimum, problem, whitening), optimum.message
         problem.move_to(L, optimum.theta)
         training = Training(problem.triplets, *problem.weights_and_probabilities(), optimum)
@@ -87,3 +112,178 @@ def learn_embedding(stages: Stages, X: Array, inputs: FitInputs) -> FitResult:
         training=training,
         message=message,
     )
+
+
+logger = logging.getLogger(__name__)
+SAMPLE_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The steps of a fit; each takes what it needs and returns its result.
+
+    `context` has the random streams, progress reports and the checkpoint.
+    """
+
+    settings: FitSettings
+    context: Context
+
+    def whiten(self, X: Array, inputs: FitInputs) -> Whitening:
+        """Choose the whitening."""
+        with self.context.reporting("whiten"):
+            return choose_whitening(X, inputs, self.settings, self.context)
+
+    def neighbors(self, Z: Array, inputs: FitInputs) -> Neighbors | None:
+        """Find the k-NN graph of the rows, or of one mean per group; None if AAS is not used."""
+        clusterer = as_clusterer(self.settings.clustering, self.settings.n_neighbors)
+        if not uses_graph(clusterer):
+            return None
+        points = _instances(Z, inputs.groups)[0]
+        return self._search("neighbors", points, clusterer)
+
+    def _search(self, stage: str, points: Array, graph: AuthorityAscentShift) -> Neighbors:
+        """Search with the `n_neighbors`, `metric` and `method` of an AAS.
+
+        A killed search continues after its last stored round; a finished one is loaded.
+        """
+        context, n = self.context, len(points)
+        key = context.key(points, graph.n_neighbors, graph.metric, graph.method)
+
+        def report(share: float) -> object:
+            return context.report(Progress(stage, round(share * n), n))
+
+        with context.reporting(stage):
+            if saved := context.load(stage, Neighbors.schema(n), key):
+                return Neighbors(saved[0]["indices"], saved[0]["distances"], metric=graph.metric)
+            found = nearest_neighbors(
+                points,
+                graph.n_neighbors,
+                metric=graph.metric,
+                method=graph.method,
+                memory_limit=context.blocks,
+                progress=LoopState(context, f"{stage}-rounds", key, report),
+            )
+            logger.info(
+                "%d neighbors by %s, recall %.3f", found.n_neighbors, found.method, found.recall
+            )
+            if context.store:
+                lists = {"indices": found.indices, "distances": found.distances}
+                context.save(stage, lists, key=key)
+        return Neighbors(found.indices, found.distances, metric=graph.metric)
+
+    def cluster(self, Z: Array, graph: Neighbors | None, inputs: FitInputs) -> Labels:
+        """Compute c(.) of the paper; a group is clustered as its mean, so its rows agree."""
+        clusterer = as_clusterer(self.settings.clustering, self.settings.n_neighbors)
+        if is_array(clusterer):
+            return pseudo_labels(Z, clusterer)
+        points, instance_of_row = _instances(Z, inputs.groups)
+        with self.context.reporting("labels"):
+            labels = pseudo_labels(points, clusterer, graph)
+        return np.asarray(labels[instance_of_row], np.intp)
+
+    def objective(
+        self, Z: Array, graph: Neighbors | None, labels: Labels, inputs: FitInputs
+    ) -> TripletObjective:
+        """Draw the triplets T of Algorithm 1; return the objective over them.
+
+        Triplets that labels or constraints imply have weight 1.
+        """
+        settings, rng = self.settings, self.context.rng("triplets")
+        sources, sampler = [labels, *supervised_labels(inputs)], uniform
+        if settings.sampler != "uniform":
+            near = self._row_neighbors(Z, graph)
+            sampler = partial(SAMPLERS[settings.sampler], neighbors=near, X=Z)
+        drawn = [
+            sample_triplets(
+                source,
+                rng,
+                per_anchor=settings.triplets_per_anchor,
+                limit=settings.max_triplets // len(sources),
+                sampler=sampler if source is labels else uniform,
+                groups=inputs.groups,
+            )
+            for source in sources
+        ]
+        triplets = np.vstack(drawn)
+        weight, known = weight_function(settings.weight), inputs.supervision
+        if known is not None:
+            apart = parted_triplets(labels, known.apart, settings.triplets_per_anchor, rng)
+            triplets = np.vstack([triplets, apart, known.comparisons])
+            pinned = known.pinned(triplets)
+            pinned[len(triplets) - len(known.comparisons) :] = True
+            weight = PinnedWeights(weight, pinned)
+        return TripletObjective(Z, triplets, weight, settings.alpha, settings.weight_ridge)
+
+    def _row_neighbors(self, Z: Array, graph: Neighbors | None) -> Neighbors:
+        """Return the cosine neighbors of the rows, for samplers of near negatives."""
+        if graph is not None and graph.metric == "cosine" and len(graph.indices) == len(Z):
+            return graph
+        return self._search("row-neighbors", Z, as_clusterer("aas", self.settings.n_neighbors))
+
+    def solve(
+        self, problem: TripletObjective, whitening: Whitening, labels: Labels, inputs: FitInputs
+    ) -> OptimizeResult:
+        """Run the solver, or continue it from a state that depends on the same."""
+        settings, context, known = self.settings, self.context, inputs.supervision
+        given = np.empty((0, 3), np.intp)
+        if known is not None:
+            per_anchor, rng = settings.triplets_per_anchor, context.rng("parted")
+            apart = parted_triplets(labels, known.apart, per_anchor, rng)
+            given = np.vstack([apart, known.comparisons])
+        batches = Batches(problem.X, labels, inputs.labeled_mask, given, settings)
+        start, applied = self.start(problem.X, whitening), whitening.preprocessing
+        plain = replace(settings, clustering=None, init=None)  # labels and start have these
+        key = context.key(applied.mean, applied.matrix, whitening.choice, labels, *start, plain)
+        return solve(problem, batches, start, settings, context, key)
+
+    def leading_axes(self, whitening: Whitening) -> Array:
+        """Return L of a fit that is not trained: the leading axes, or the user's."""
+        p, init = whitening.preprocessing.matrix.shape[1], self.settings.init
+        l = self.settings.size(p)
+        return np.eye(p, l) if isinstance(init, str) else given_subspace(init, p, l)
+
+    def start(self, Z: Array, whitening: Whitening) -> Start:
+        """Return the initial L and theta."""
+        settings, L = self.settings, self.leading_axes(whitening)
+        if isinstance(settings.init, str) and settings.init == "random":
+            L = random_subspace(len(L), L.shape[1], self.context.rng("init"))
+        elif isinstance(settings.init, str) and whitening.choice is None:  # axes not in order
+            L = principal_subspace(Z, L.shape[1])
+        rng = self.context.rng("theta")
+        return L, weight_function(settings.weight).initial(len(L), L.shape[1], rng)
+
+    def order(
+        self, Z: Array, optimum: OptimizeResult, problem: TripletObjective, whitening: Whitening
+    ) -> Array:
+        """Rotate the axes within the subspace so that every prefix is a good smaller embedding."""
+        if optimum.n_iter == 0 and whitening.choice is not None:  # already ordered by the whitening
+            return optimum.L
+        L = order_by_variance(Z, optimum.L)
+        if optimum.n_iter == 0:
+            return L
+        share = shrinkage_share(whitening.preprocessing, whitening.choice, L)
+        return prefix_order(Z, L, problem.triplets, self.settings.alpha, share)
+
+    def sample(self, X: Array) -> tuple[NDArray[np.intp], Array]:
+        """Return a sample of the rows, by which codes and similarities are calibrated."""
+        rows = sorted_sample(len(X), SAMPLE_ROWS, self.context.rng("sample"))
+        return rows, X[rows]
+
+
+def supervised_labels(inputs: FitInputs) -> list[Labels]:
+    """Return labels to draw triplets from besides the pseudo-labels: groups and given classes."""
+    sources = []
+    if inputs.groups.max() >= 0:
+        sources.append(inputs.groups)
+    labeled = inputs.labeled_mask
+    if inputs.classes is not None and 0 < labeled.sum() < len(labeled):
+        sources.append(np.where(labeled, inputs.classes, -1))
+    return sources
+
+
+def _instances(Z: Array, groups: Groups) -> tuple[Array, NDArray[np.intp]]:
+    """Return one row per instance, the mean of a group or a single row, and each row's instance."""
+    first, instance_of_row = representatives(groups)
+    if len(first) == len(Z):
+        return Z, np.arange(len(Z))
+    return group_means(Z, instance_of_row), instance_of_row

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from rpml.method.clustering.pseudo_labels import Exemplars, is_array
 from rpml.method.knowledge.constraints import Supervision
-from rpml.method.pipeline import learn_embedding
+from rpml.method.pipeline import Stages, learn_embedding
 from rpml.method.settings import Clusters, FitInputs, FitResult, FitSettings
-from rpml.method.stages import Stages
 from rpml.method.whitening.choice import Whitening
 from rpml.method.whitening.groups import no_groups
 from rpml.runtime.context import Context

@@ -13,9 +13,9 @@ from rpml.estimator.fitted import model_arrays, model_metadata, rebuild_model
 from rpml.io.container import Arrays, check_content, read_container, write_container
 from rpml.io.features.source import as_ids, check_unique_ids
 from rpml.io.model_file import check_model
+from rpml.method.calibration import MAX_ROWS as SCALE_ROWS
+from rpml.method.calibration import SimilarityScale
 from rpml.method.codes import Codes
-from rpml.method.similarity import MAX_ROWS as SCALE_ROWS
-from rpml.method.similarity import SimilarityScale
 from rpml.runtime.errors import InputError, ModelFormatError
 from rpml.runtime.rows import BLOCK_BYTES, as_matrix, slices
 from rpml.runtime.schema import ArraySpec, Number, Schema

@@ -65,7 +65,7 @@ def test_nce_gradient():
 
 def test_srpml_gradient_with_theta_and_L_fixed():
     """The network's step is taken at the (theta, L) that the conjugate gradient has found."""
-    from rpml.method.triplets.batches import mine_batch_triplets
+    from rpml.method.triplets.sampling import mine_batch_triplets
 
     x, L = point()
     x.requires_grad_(True)

@@ -18,13 +18,13 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.ascent import (
     GraphAscent,
+    affinity_graph,
     ascend,
     authority,
     choose_epsilon,
     follow,
 )
 from rpml.method.clustering.hierarchy import merge_basins
-from rpml.method.graph.affinity import affinity_graph
 from rpml.method.graph.neighbors import nearest_neighbors
 
 

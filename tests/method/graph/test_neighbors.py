@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from rpml.method.graph import approximate as ann
-from rpml.method.graph import exact, neighbors
+from rpml.method.graph import neighbors
 from rpml.method.graph.neighbors import nearest_neighbors, pair_distances
 from rpml.runtime.errors import ModelFormatError
 
@@ -234,7 +234,7 @@ def test_an_empty_cell_keeps_its_center():
     rows = np.zeros((40, 3), np.float32)
     rows[:20] = [5.0, 0, 0]  # equal centers: all rows but those of the first of them leave
 
-    corpus = exact.measure(rows, "euclidean", 2**20)
+    corpus = neighbors.measure(rows, "euclidean", 2**20)
     centers = ann._centers(corpus, 20)
     found = {tuple(np.round(c, 3)) for c in centers}
     assert found == {tuple(np.round(c, 3)) for c in corpus.block(np.array([0, 39]))}

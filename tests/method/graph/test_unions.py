@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from rpml.method.graph.exact import nearest_by_unions
+from rpml.method.graph.heaps import nearest_by_unions
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.threads import using_threads
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpml.method.objective.triplet_loss import TripletObjective, angular_factor, loss_and_gradients
-from rpml.method.solver.manifolds import PolarCurve
+from rpml.method.solver.conjugate_gradient import PolarCurve
 from tests import paper_loops
 from tests.problems import ALL_WEIGHTS, random_problem
 

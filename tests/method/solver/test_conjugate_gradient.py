@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from dataclasses import replace
+
 import numpy as np
 import pymanopt
 import pytest
@@ -15,9 +18,8 @@ from rpml.method.solver.conjugate_gradient import (
     Stopping,
     descend,
     fit_triplets,
+    random_subspace,
 )
-from rpml.method.solver.manifolds import random_subspace
-from rpml.method.solver.training import _pack, _unpack
 from tests.problems import ALL_WEIGHTS, random_problem
 
 every_weight = pytest.mark.parametrize("weight", ALL_WEIGHTS)
@@ -159,13 +161,13 @@ def test_a_saved_state_continues_exactly():
 
     def keep(state: SolverState) -> None:
         if state.iteration == 10:
-            saved.append(_pack(state))
+            saved.append(replace(state, gradient=(), history=deepcopy(state.history)))
 
     problem = TripletObjective(X, triplets, weight_ridge=0.01)
     stopping = Stopping(25, gradient=0.0, decrease=0.0)
     whole = descend(problem, SolverState(L, theta), stopping, keep)
     fresh = TripletObjective(X, triplets, weight_ridge=0.01)
-    resumed = descend(fresh, _unpack(*saved[0]), stopping)
+    resumed = descend(fresh, saved[0], stopping)
     assert whole.n_iter == resumed.n_iter > 10
     np.testing.assert_array_equal(whole.L, resumed.L)
     np.testing.assert_array_equal(whole.theta, resumed.theta)

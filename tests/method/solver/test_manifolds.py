@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpml.method.solver.manifolds import (
+from rpml.method.solver.conjugate_gradient import (
     PolarCurve,
     inner,
     orthonormalize,

@@ -5,7 +5,7 @@ import pytest
 
 from rpml import RPML
 from rpml.evaluation.metrics import recall_at_k
-from rpml.method.solver.prefix import MAX_TRIPLETS, prefix_rotation, sizes_below, triplet_subset
+from rpml.method.solver.training import MAX_TRIPLETS, prefix_rotation, sizes_below, triplet_subset
 from rpml.method.triplets.sampling import sample_triplets
 from rpml.method.whitening.neighborhoods import shrinkage_share
 from rpml.runtime.rows import unit_rows

@@ -8,9 +8,8 @@ import pytest
 from rpml import RPML
 from rpml.evaluation.metrics import recall_at_k
 from rpml.method.objective.weights import WEIGHTS
-from rpml.method.solver.conjugate_gradient import SolverState
-from rpml.method.solver.manifolds import random_subspace
-from rpml.method.solver.stochastic import TRIPLETS_PER_ROW, Batches, run_epochs
+from rpml.method.solver.conjugate_gradient import SolverState, random_subspace
+from rpml.method.solver.training import TRIPLETS_PER_ROW, Batches, run_epochs
 from tests.problems import ALL_WEIGHTS, blobs
 
 PLAIN = RPML(weight_ridge=None)._settings()

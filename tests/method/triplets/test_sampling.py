@@ -10,8 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.method.triplets.batches import batch_sampler, mine_batch_triplets
-from rpml.method.triplets.sampling import SAMPLERS, hard, sample_triplets, semi_hard
+from rpml.method.triplets.sampling import (
+    SAMPLERS,
+    batch_sampler,
+    hard,
+    mine_batch_triplets,
+    sample_triplets,
+    semi_hard,
+)
 
 label_lists = st.lists(st.integers(-1, 4), min_size=1, max_size=30).map(np.array)
 

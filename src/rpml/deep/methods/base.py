@@ -13,7 +13,7 @@ from torch import nn
 
 from rpml.evaluation.metrics import kmeans
 from rpml.method.clustering.pseudo_labels import as_clusterer, pseudo_labels
-from rpml.method.triplets.batches import batch_sampler
+from rpml.method.triplets.sampling import batch_sampler
 from rpml.method.whitening.groups import group_means
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import unit_rows

@@ -8,9 +8,8 @@ from torch.nn.functional import softplus
 from rpml.deep.methods.base import Batch, Loss, LossSpec, Method, aas_labels, label_sampler
 from rpml.method.objective.triplet_loss import TripletObjective, angular_factor
 from rpml.method.objective.weights import weight_function
-from rpml.method.solver.conjugate_gradient import SolverState, Stopping, descend
-from rpml.method.solver.manifolds import orthonormalize
-from rpml.method.triplets.batches import mine_batch_triplets
+from rpml.method.solver.conjugate_gradient import SolverState, Stopping, descend, orthonormalize
+from rpml.method.triplets.sampling import mine_batch_triplets
 from rpml.runtime.threads import single_blas_thread
 
 WEIGHT = "concat"

@@ -21,7 +21,7 @@ from rpml.deep.methods.base import (
     squared_distances,
     stateless,
 )
-from rpml.method.triplets.batches import mine_batch_triplets
+from rpml.method.triplets.sampling import mine_batch_triplets
 from rpml.runtime.extras import require
 
 CONTRASTIVE_MARGIN = LIFTED_MARGIN = 1.0

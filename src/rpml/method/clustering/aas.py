@@ -14,9 +14,8 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
-from rpml.method.clustering.ascent import GraphAscent
+from rpml.method.clustering.ascent import GraphAscent, affinity_graph, check_graph
 from rpml.method.clustering.hierarchy import MERGE_NEIGHBORS, merge_basins
-from rpml.method.graph.affinity import affinity_graph, check_graph
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
 from rpml.runtime.rows import as_matrix
 
@@ -48,7 +47,7 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     affinity : "gaussian" or "cosine", default="gaussian"
         Weight of an edge of the graph; "cosine" needs metric="cosine".
     bandwidth : "local", "balanced", "global" or float, default="local"
-        Scale of the Gaussian; see `rpml.method.graph.affinity.affinity_graph`.
+        Scale of the Gaussian; see `rpml.method.clustering.ascent.affinity_graph`.
     symmetric : bool, default=True
         Whether an edge needs only one of its two rows to have the other as a neighbor.
     merge : "average" or None, default="average"

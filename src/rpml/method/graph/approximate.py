@@ -9,18 +9,21 @@ less per comparison than traversing an index row by row.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.graph.exact import Progress, SearchCorpus, block_size, search_rows
 from rpml.method.graph.heaps import (
     EMPTY_SLOT,
     Heaps,
+    SearchCorpus,
+    block_size,
     empty_heaps,
     nearest_rows,
     push_rows,
     resume_heaps,
+    search_rows,
     sort_heaps,
     store_heaps,
 )
@@ -40,7 +43,7 @@ SEED = 0  # cells and sample are part of the method, not of the caller's randomn
 
 
 def search_cells(
-    rows: SearchCorpus, k: int, progress: Progress, state: LoopState | None
+    rows: SearchCorpus, k: int, progress: Callable[[float], object], state: LoopState | None
 ) -> tuple[Heaps, float] | None:
     """Return the neighbors found in cells and their recall; None if cells do not help."""
     rng = np.random.default_rng(SEED)
@@ -114,7 +117,7 @@ def _visit_cells(
     rows: SearchCorpus,
     probes: NDArray[np.int32],
     k: int,
-    progress: Progress,
+    progress: Callable[[float], object],
     state: LoopState | None,
 ) -> Heaps:
     """Find the top k of every row among the rows of the cells it searches.

@@ -4,31 +4,39 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.graph import approximate as ann
-from rpml.method.graph.exact import (
-    Progress,
+from rpml.method.graph.heaps import (
+    Heaps,
     SearchCorpus,
-    measure,
+    block_size,
+    empty_heaps,
     prepare,
-    search_all,
+    push_columns,
+    push_rows,
+    resume_heaps,
+    run_pairs,
     search_rows,
+    sort_heaps,
+    store_heaps,
 )
-from rpml.method.graph.heaps import Heaps
 from rpml.runtime.context import WORKING_MEMORY, LoopState
-from rpml.runtime.rows import Array, slices
+from rpml.runtime.rows import Array, first_not_finite, slices
 from rpml.runtime.schema import ArraySpec, Schema
 from rpml.runtime.wording import counted
 
 logger = logging.getLogger(__name__)
 
+Progress = Callable[[float], object]
 EXACT_ROWS = 100_000  # beyond, method="auto" uses the approximate search
 _SPARE = 16  # candidates beyond k if products are inexact
 _RELATIVE_ERROR = 1e-4  # squared distances with a larger error are recomputed
+_LARGEST = 1e18  # beyond, squared distances overflow float32
 _EPS32 = float(np.finfo(np.float32).eps)
 
 
@@ -103,6 +111,74 @@ def nearest_neighbors(
         return _finish(rows, heaps, 1.0, "exact")
     heaps, recall = found
     return _finish(rows, heaps, recall, "ann")
+
+
+def search_all(rows: SearchCorpus, k: int, progress: Progress, state: LoopState | None) -> Heaps:
+    """Find the top k of every row among all others; a killed search continues by its `state`."""
+    n, d = rows.X.shape
+    rows = rows.prepared()
+    blocks = list(slices(n, block_size(n, d, rows.memory_limit)))
+    ids, half = np.arange(n, dtype=np.int32), rows.half.astype(np.float32)
+    vals, idx = heaps = empty_heaps(n, k)
+
+    def search(a: int, b: int) -> None:
+        left, right = blocks[a], blocks[b]
+        first = rows.block(left)
+        scores = first @ (first if a == b else rows.block(right)).T
+        push_rows(scores, half[right], ids[left], ids[right], vals[left], idx[left])
+        if a != b:
+            push_columns(scores, half[left], ids[left], vals[right], idx[right])
+
+    def finished(rounds: int) -> None:
+        store_heaps(heaps, state, rounds)
+        progress(rounds / len(blocks))
+
+    run_pairs(search, len(blocks), resume_heaps(heaps, state), finished)
+    sort_heaps(heaps)
+    return heaps
+
+
+def measure(X: Array, metric: str, memory_limit: int) -> SearchCorpus:
+    """Read all rows once: check that they are finite; find their center and norms."""
+    n, d = X.shape
+    parts = list(slices(n, max(1, memory_limit // (32 * d))))
+    low, high, mean = np.full(d, np.inf), np.full(d, -np.inf), np.zeros(d)
+    for part in parts:
+        if (bad := first_not_finite(X[part])) is not None:
+            raise ValueError(f"X[{part.start + bad[0]}, {bad[1]}] is {X[part][bad]}")
+        if metric == "euclidean":
+            block: Array = np.asarray(X[part], dtype=np.float64)
+            low, high = np.minimum(low, block.min(axis=0)), np.maximum(high, block.max(axis=0))
+            mean += (block / n).sum(axis=0)
+    if metric == "cosine":
+        return SearchCorpus(X, metric, np.zeros(d), 1.0, np.full(n, 0.5), memory_limit)
+    center, unit = _center_and_unit(low, high, mean)
+    half = np.empty(n)
+    for part in parts:
+        block = prepare(X[part], metric, np.float64, center, unit)
+        half[part] = 0.5 * np.einsum("ij,ij->i", block, block)
+    return SearchCorpus(X, metric, center, unit, half, memory_limit)
+
+
+def _center_and_unit(
+    low: NDArray[np.float64], high: NDArray[np.float64], mean: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], float]:
+    """Return column means, rounded to a power of two near the column's spread, and a unit.
+
+    |x - y|^2 = |x|^2 + |y|^2 - 2xy cancels if the norms are large compared to the distance, so the
+    data are centered. A coarse center is sufficient and keeps integers and other round values
+    round, so that their products, and hence ties, are exact. The unit is 1 unless squares would
+    overflow float32.
+    """
+    largest = float(max(np.abs(low).max(), np.abs(high).max()))
+    if largest > _LARGEST:
+        raise ValueError(f"X has values up to {largest:.3g}; divide it to stay below {_LARGEST:g}")
+    spread = (high - low) / 4.0
+    grid = np.exp2(np.ceil(np.log2(np.where(spread > 0, spread, 1.0))))
+    center = np.where(spread > 0, np.round(mean / grid) * grid, low)
+    widest = float(spread.max())
+    extreme = widest > 1e6 or 0 < widest < 1e-6
+    return center, float(np.exp2(np.round(np.log2(widest)))) if extreme else 1.0
 
 
 def _checked(n_neighbors: int, X: Array) -> int:

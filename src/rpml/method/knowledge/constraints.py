@@ -102,7 +102,7 @@ def gather(
         )
     if report:
         warnings.warn(
-            f"{counted(len(report), 'constraint')} left out: {report[0]}{more}.", stacklevel=3
+            f"{counted(len(report), 'constraint')} left out: {report[0]}{more}.", stacklevel=4
         )
     return replace(known, comparisons=order[retained])
 

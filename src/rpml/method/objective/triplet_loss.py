@@ -33,7 +33,7 @@ from rpml.runtime.threads import (
 from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
-    from rpml.method.solver.manifolds import PolarCurve
+    from rpml.method.solver.conjugate_gradient import PolarCurve
 
 # of the gradient per thread, which reads all triplets: one thread costs less unless there are many
 MIN_COLUMNS, MIN_TRIPLETS = 64, 65_536

@@ -1,4 +1,10 @@
-"""Solvers for (L, theta): Riemannian conjugate gradient, and the paper's fixed steps."""
+"""Solvers for (L, theta): Riemannian conjugate gradient, and the paper's fixed steps.
+
+The manifold of eq. (prod_manifold) is Grassmann(d, l) for L, times a Euclidean space for theta. A
+point of Grassmann(d, l) is a subspace of R^d, given by a d x l matrix L with orthonormal columns.
+Its tangent vectors are horizontal: L'xi = 0. Everything here commutes with a rotation L -> L B.
+Tangent vectors of the product are tuples: (xi,), or (xi, d_theta) if theta is learned.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +18,66 @@ from numpy.typing import ArrayLike
 from rpml.method.objective.triplet_loss import TripletObjective
 from rpml.method.objective.weights import check_theta
 from rpml.method.solver.line_search import line_search
-from rpml.method.solver.manifolds import (
-    PolarCurve,
-    Tangent,
-    inner,
-    orthonormalize,
-    project,
-    retract,
-)
 from rpml.runtime.rows import Array
-from rpml.runtime.threads import single_blas_thread, times
+from rpml.runtime.threads import gram, single_blas_thread, times, transposed_times
 
+Tangent = tuple[Array, ...]
 REFRESH = 10  # iterations between recomputations of X L against rounding, and checkpoints
+
+
+def project(L: Array, vector: Array) -> Array:
+    """Return the Riemannian gradient of a Euclidean one: G - L L'G."""
+    return vector - times(L, transposed_times(L, vector))
+
+
+def inner(u: Tangent, v: Tangent) -> float:
+    """Return the inner product of two tangent vectors, the sum over their parts."""
+    return sum(float(np.vdot(a, b)) for a, b in zip(u, v, strict=True))
+
+
+def retract(L: Array, vector: Array) -> Array:
+    """Return U V' of the SVD of L + xi, eq. (update_L), by an l x l eigenproblem."""
+    curve = PolarCurve.through(L, vector)
+    return curve.point(1.0) @ curve.rotation.T
+
+
+def random_subspace(d: int, l: int, rng: np.random.Generator) -> Array:
+    """Draw uniformly from the Grassmannian; fixed signs make it independent of LAPACK."""
+    q, r = np.linalg.qr(rng.standard_normal((d, l)))
+    return np.asarray(q * np.where(np.diag(r) < 0, -1.0, 1.0))
+
+
+@dataclass(frozen=True)
+class PolarCurve:
+    """t -> the polar retraction of L + t xi, in the basis where xi'xi is diagonal.
+
+    L'xi = 0 makes (L + t xi)'(L + t xi) = I + t^2 xi'xi, so in the eigenbasis of xi'xi the polar
+    factor only rescales columns: one l x l eigenproblem serves every t. `start` and `direction`
+    are L and xi rotated into that basis by `rotation`, which on the Grassmannian changes nothing.
+    """
+
+    start: Array
+    direction: Array
+    eigenvalues: Array
+    rotation: Array
+
+    @classmethod
+    def through(cls, point: Array, vector: Array) -> PolarCurve:
+        eigenvalues, rotation = np.linalg.eigh(gram(vector))
+        start, direction = times(point, rotation), times(vector, rotation)
+        return cls(start, direction, np.maximum(eigenvalues, 0.0), rotation)
+
+    def scale(self, t: float) -> Array:
+        return np.asarray(1.0 / np.sqrt(1.0 + t * t * self.eigenvalues))
+
+    def point(self, t: float) -> Array:
+        return np.asarray((self.start + t * self.direction) * self.scale(t))
+
+
+def orthonormalize(L: Array) -> Array:
+    """Return the orthonormal matrix nearest to a nearly orthonormal L (removes rounding drift)."""
+    eigenvalues, rotation = np.linalg.eigh(L.T @ L)
+    return np.asarray(L @ (rotation / np.sqrt(eigenvalues)) @ rotation.T)
 
 
 @dataclass(frozen=True)
@@ -116,8 +170,8 @@ def descend(
     REFRESH iterations continues exactly like the original run.
     """
     problem.move_to(state.L, state.theta)
-    if not state.gradient:
-        state.loss, state.gradient = _evaluate(problem, state.L)
+    state.loss, state.gradient = _evaluate(problem, state.L)
+    if not state.direction:
         state.direction = tuple(-g for g in state.gradient)
         # the first guess is a step of unit length
         state.expected = float(np.sqrt(inner(state.gradient, state.gradient)))

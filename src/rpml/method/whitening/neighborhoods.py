@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
-from rpml.method.graph.exact import nearest_by_unions
+from rpml.method.graph.heaps import nearest_by_unions
 from rpml.method.whitening import constants as const
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum
 from rpml.method.whitening.scatter_choice import ScatterChoice

@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.method.calibration import SimilarityScale
 from rpml.method.graph.heaps import nearest_rows
-from rpml.method.similarity import SimilarityScale
 from rpml.runtime.compiled import VECTORIZED, compiled
 from rpml.runtime.rows import Array, row_blocks, top_k, unit_rows
 from rpml.runtime.threads import run_chunks

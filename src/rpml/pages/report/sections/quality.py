@@ -9,7 +9,7 @@ from rpml.evaluation.registry import METHODS, REFERENCE
 from rpml.method.codes import BITS
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.method.solver.prefix import sizes_below
+from rpml.method.solver.training import sizes_below
 from rpml.method.whitening.calibration import expected_gain
 from rpml.pages.report.charts import Series, line_chart
 from rpml.pages.report.measurements import Measurements, Space, Texts

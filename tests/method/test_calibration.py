@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from rpml.method.similarity import LEVELS, SimilarityScale
+from rpml.method.calibration import LEVELS, SimilarityScale
 from rpml.runtime.rows import unit_rows
 
 

@@ -13,8 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 from rpml import RPML, AuthorityAscentShift
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.knowledge.constraints import gather
+from rpml.method.pipeline import Stages
 from rpml.method.settings import FitInputs
-from rpml.method.stages import Stages
 from rpml.method.whitening.groups import no_groups
 from rpml.runtime.context import Context
 

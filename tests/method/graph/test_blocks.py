@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rpml.method.graph.exact import block_size, run_pairs
+from rpml.method.graph.heaps import block_size, run_pairs
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 8])

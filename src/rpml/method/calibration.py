@@ -1,4 +1,4 @@
-"""Interpretation of similarities: quantiles among random pairs and nearest neighbors."""
+"""What embedded training rows say of others: ranges of the axes, quantiles of similarities."""
 
 from __future__ import annotations
 
@@ -12,8 +12,40 @@ from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.threads import single_blas_thread
 
 MAX_ROWS = 2000
+PREFIX_QUANTILE = 0.99
 # even steps, and the upper tail in geometric steps down to one pair in a million
 LEVELS = np.union1d(np.linspace(0, 1, 129), 1 - np.geomspace(1e-6, 1e-2, 65))
+
+
+@dataclass(frozen=True)
+class AxisRanges:
+    """The range of each axis that int8 codes cover, measured on embedded rows."""
+
+    low: Array
+    """(l,) smallest value on each axis."""
+    high: Array
+    """(l,) largest value on each axis."""
+    growth: Array
+    """(l,) factor by which values grow if only the first 1 .. l axes are normalized."""
+
+    @classmethod
+    def from_rows(cls, Y: Array, unit: bool) -> AxisRanges:
+        """Measure rows; `unit` if prefixes are scaled to unit norm again."""
+        growth = np.ones(Y.shape[1])
+        if unit:
+            norms = np.sqrt(np.cumsum(np.square(Y, dtype=np.float64), axis=1))
+            inside = norms[norms[:, 0] > 0]
+            if len(inside):
+                growth = np.quantile(inside[:, -1:] / inside, PREFIX_QUANTILE, axis=0)
+        return cls(*(np.asarray(a, np.float32) for a in (Y.min(axis=0), Y.max(axis=0), growth)))
+
+    def first(self, size: int) -> AxisRanges:
+        """Return the ranges of the embedding by the first `size` components."""
+        factor = self.growth[size - 1]
+        low, high = self.low[:size], self.high[:size]
+        if factor > 1:  # unit rows
+            low, high = (np.clip(bound * factor, -1, 1) for bound in (low, high))
+        return AxisRanges(low, high, self.growth[:size] / factor)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from rpml.method.graph.affinity import affinity_graph, check_graph
+from rpml.method.clustering.ascent import affinity_graph, check_graph
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
 
 
