@@ -12,7 +12,7 @@ from rpml.evaluation.comparison import DEFAULT_METHODS, _by_frequency, compare, 
 from rpml.evaluation.metrics import recall_at_k
 from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.registry import METHODS, Method
-from rpml.evaluation.table import hits_of, html_table
+from rpml.evaluation.table import hits_of
 from rpml.runtime.intervals import interval
 from tests.problems import blobs
 
@@ -208,13 +208,6 @@ def test_public_name():
     # importing a module must not hide the function: that is why it is not rpml/compare.py
     assert rpml.compare is compare
     assert set(DEFAULT_METHODS) <= set(METHODS)
-
-
-def test_notebooks_show_the_table(everything):
-    shown = everything._repr_html_()
-    assert shown.count("<tr>") == len(everything.rows) + 1
-    assert "<td>RPML</td>" in shown
-    assert html_table([("r<1",), ("3 & 4",)]).count("&lt;1") == 1
 
 
 def test_rare_classes_are_the_smallest_third():

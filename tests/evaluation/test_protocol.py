@@ -12,14 +12,15 @@ from rpml.evaluation.baselines import PCA
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 from rpml.evaluation.protocol import (
     DEFAULT_METHODS,
+    RECALL_AT,
     Descriptors,
     as_fields,
     as_lines,
     as_markdown,
     from_file,
+    published_rows,
     run_methods,
 )
-from rpml.evaluation.published import published_rows
 from rpml.evaluation.registry import chosen_methods
 from rpml.io.checkpoint import Checkpoint
 from rpml.io.features import ReadOptions
@@ -144,3 +145,29 @@ def test_tables_mark_what_is_published() -> None:
     assert {row["source"] for row in fields["published"]} == {"published"}
     quoted = [fields["published"][6][f"recall@{k}"] for k in (1, 2, 4, 8)]
     assert quoted == [43.7, 56.5, 68.3, 79.4]
+
+
+def test_rows_are_complete() -> None:
+    assert [len(published_rows(name)) for name in ("cub", "cars", "sop", "folders")] == [
+        14,
+        7,
+        7,
+        0,
+    ]
+    for name, ks in RECALL_AT.items():
+        for row in published_rows(name):
+            recall = [row[f"recall@{k}"] for k in ks]
+            assert recall == sorted(recall)
+            assert 0 < row["nmi"] < 100
+
+
+def test_figures_that_the_literature_repeats() -> None:
+    by_name = {(d, r["method"]): r for d in RECALL_AT for r in published_rows(d)}
+    assert by_name["cub", "sRPML"]["nmi"] == 53.1
+    assert by_name["cub", "sRPML"]["recall@1"] == 43.7
+    assert by_name["cars", "sRPML"]["recall@1"] == 44.6
+    assert by_name["sop", "sRPML"]["recall@100"] == 78.1
+    assert by_name["cub", "Initial (random)"]["recall@1"] == 31.5
+    assert by_name["cub", "Lifted"]["uses_labels"]
+    assert by_name["cub", "Lifted"]["table"] == 2
+    assert not any(r["uses_labels"] for r in published_rows("cars"))

@@ -14,10 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from rpml.distributed.cluster import Cluster
 from rpml.distributed.source import PartitionedRows, open_rows
-from rpml.evaluation.metrics._checks import check_metric, checked_ks
 from rpml.evaluation.metrics.retrieval import (
     Ball,
     ball_around,
+    check_metric,
+    checked_ks,
     score_error,
     standardize,
     warn_of_trivial,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -10,7 +9,6 @@ from sklearn.base import BaseEstimator
 
 from rpml.evaluation.registry import KNOWN, METHODS, REFERENCE
 from rpml.evaluation.separated import separated_question
-from rpml.evaluation.table import html_table
 from rpml.method.whitening.calibration import expected_gain
 from rpml.method.whitening.scatter_choice import NuisanceEvidence
 from rpml.runtime.intervals import Interval
@@ -85,17 +83,6 @@ class Recommendation:
 
     def __str__(self) -> str:
         return " ".join([*self.reasons, *self.question, f"Next: {self.next_step}"])
-
-    def _repr_html_(self) -> str:
-        advice, *reasons = (html.escape(reason) for reason in self.reasons or (self.choice,))
-        figure = "Recall@1" if self.uses_labels else "rank gain over PCA"
-        table = [
-            (METHODS[name].title, f"{gain.value:+z.3f}", f"{gain.low:+z.3f} to {gain.high:+z.3f}")
-            for name, gain in self.evidence.items()
-        ]
-        shown = html_table([("method", figure, "95% interval"), *table]) if table else ""
-        step = f"Next: <code>{self.next_step}</code>"
-        return f"<p><b>{advice}</b> {' '.join(reasons)} {step}</p>{shown}"
 
 
 def advised(choice: str, size: int) -> str:

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rpml.evaluation.comparison import Split, make_split
-from rpml.evaluation.metrics._checks import checked_embedding
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
+from rpml.evaluation.metrics.retrieval import checked_embedding
 from rpml.evaluation.registry import Method, chosen_methods
 from rpml.evaluation.table import Row, figure_text
 from rpml.method.calibration import AxisRanges
@@ -74,7 +74,7 @@ def code_lines(rows: Sequence[Row]) -> list[list[str]]:
     lines = [["bytes", "method", "code", "dim", *figures]]
     for row in rows:
         place = [str(row["bytes"]), row["title"], row["code"], str(row["dim"])]
-        lines.append([*place, *(figure_text(row, name, 100) for name in figures)])
+        lines.append([*place, *(figure_text(row, name) for name in figures)])
     return lines
 
 

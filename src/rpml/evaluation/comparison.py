@@ -19,14 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from rpml.estimator import RPML
 from rpml.evaluation.knowledge import fit_knowledge, nuisance_values, recall_across, subset
 from rpml.evaluation.metrics import bounded_scores, first_hit_rank, kmeans_labels
-from rpml.evaluation.metrics._checks import checked_embedding
-from rpml.evaluation.metrics.label_free import (
-    NEAREST,
-    hubness_interval,
-    neighbor_overlap,
-    spectrum,
-)
-from rpml.evaluation.metrics.retrieval import KS
+from rpml.evaluation.metrics.label_free import NEAREST, hubness_interval, neighbor_overlap, spectrum
+from rpml.evaluation.metrics.retrieval import KS, checked_embedding
 from rpml.evaluation.registry import KNOWN, PCA_FAMILY, Method, chosen_methods
 from rpml.evaluation.table import Cell, Comparison
 from rpml.method.graph.neighbors import nearest_neighbors
@@ -99,7 +93,8 @@ def compare(
     chosen = _chosen(methods, labeled=y is not None)
     if known and KNOWN not in (method.name for method in chosen):
         chosen += chosen_methods([KNOWN])
-    dims = _dims(n_components, X.shape[1])
+    sizes: Any = [n_components] if np.ndim(n_components) == 0 else n_components  # type: ignore[arg-type]
+    dims = [checked_size(size, X.shape[1]) for size in sizes]
     if not dims or not len(seeds):
         raise ValueError("A comparison needs at least one number of components and one seed.")
     cells = []
@@ -132,11 +127,6 @@ def checked_size(n_components: int | None, d: int) -> int:
     return int(n_components)
 
 
-def _dims(n_components: int | Sequence[int] | None, d: int) -> list[int]:
-    sizes: Any = [n_components] if np.ndim(n_components) == 0 else n_components  # type: ignore[arg-type]
-    return [checked_size(size, d) for size in sizes]
-
-
 class Split(NamedTuple):
     """Training rows and test rows, with labels or None."""
 
@@ -160,14 +150,11 @@ def make_split(
     labels = None if y is None else np.asarray(y)
     if labels is not None and labels.shape != (len(X),):
         raise ValueError(f"y must hold one class for each of the {counted(len(X), 'row')} of X.")
-    if train is None:
-        chosen = _default_split(len(X), labels)
-    else:
-        chosen = np.asarray(train)
-        if chosen.dtype != bool or chosen.shape != (len(X),):
-            raise ValueError(
-                f"train must hold True or False for each of the {counted(len(X), 'row')} of X."
-            )
+    chosen = _default_split(len(X), labels) if train is None else np.asarray(train)
+    if chosen.dtype != bool or chosen.shape != (len(X),):
+        raise ValueError(
+            f"train must hold True or False for each of the {counted(len(X), 'row')} of X."
+        )
     if not chosen.any() or chosen.all():
         raise ValueError("train must leave rows on both sides of the split.")
     given = known or {}
@@ -182,9 +169,7 @@ def make_split(
 
 def _default_split(n: int, labels: NDArray[np.generic] | None) -> NDArray[np.bool_]:
     if labels is None:
-        chosen = np.zeros(n, bool)
-        chosen[np.random.default_rng(0).permutation(n)[: n // 2]] = True
-        return chosen
+        return np.isin(np.arange(n), np.random.default_rng(0).permutation(n)[: n // 2])
     classes = np.unique(labels)
     if len(classes) < 4:
         raise ValueError(
@@ -196,12 +181,8 @@ def _default_split(n: int, labels: NDArray[np.generic] | None) -> NDArray[np.boo
 
 def measure(split: Split, method: Method, dim: int, seed: int) -> Cell:
     """Fit, embed and score; if the method raises ValueError, `error` has the reason."""
-    cell: Cell = {
-        "method": method.name,
-        "asked": dim,
-        "seed": seed,
-        "uses_labels": method.uses_labels,
-    }
+    cell: Cell = {"method": method.name, "asked": dim, "seed": seed}
+    cell["uses_labels"] = method.uses_labels
     try:
         fitted, seconds, caught = method.fit(split.X_train, split.y_train, dim, seed, split.known)
         Z = np.asarray(fitted.transform(split.X_test), np.float32)
@@ -210,9 +191,9 @@ def measure(split: Split, method: Method, dim: int, seed: int) -> Cell:
     cell |= {"seconds": seconds, "warnings": caught, "dim": Z.shape[1]}
     if isinstance(fitted, RPML) and (choice := fitted.whitening_) is not None:
         cell |= {} if choice.gain is None else bounded("rank_gain", choice.gain)
-    cell.update(_without_labels(split.X_test, Z))
+    cell |= _without_labels(split.X_test, Z)
     if split.y_test is not None:
-        cell.update(_with_labels(Z, split.y_test, seed))
+        cell |= _with_labels(Z, split.y_test, seed)
         if split.values_test is not None:
             cell["recall@1 across"] = recall_across(Z, split.y_test, split.values_test)
     return cell
@@ -222,13 +203,11 @@ def _without_labels(X: Array, Z: Array) -> Cell:
     k = min(NEAREST, len(Z) - 1)
     before, after = (nearest_neighbors(rows, k, metric="cosine").indices for rows in (X, Z))
     overlap = neighbor_overlap(before, after, k)
-    rank = spectrum(Z)[1]
-    hubs = hubness_interval(after, k, np.random.default_rng(0))
     return {
         "neighbors_kept": float(overlap.mean()),
         "kept": "".join(f"{count:x}" for count in np.rint(overlap * k).astype(int)),
-        **bounded("effective_rank", rank),
-        **bounded("hubness", hubs),
+        **bounded("effective_rank", spectrum(Z)[1]),
+        **bounded("hubness", hubness_interval(after, k, np.random.default_rng(0))),
     }
 
 

@@ -25,8 +25,8 @@ from rpml.evaluation.advice import (
 )
 from rpml.evaluation.comparison import checked_size, compare
 from rpml.evaluation.knowledge import fit_knowledge, nuisance_values, subset, untrained_fit
-from rpml.evaluation.metrics._checks import checked_codes, checked_embedding
 from rpml.evaluation.metrics.label_free import neighbors_kept
+from rpml.evaluation.metrics.retrieval import checked_codes, checked_embedding
 from rpml.evaluation.rank_gain import rank_gains
 from rpml.evaluation.registry import (
     KNOWN,

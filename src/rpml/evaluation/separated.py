@@ -19,16 +19,10 @@ Pair = tuple[int, int]
 def separated_pairs(
     X: Array, Z: Array, rows: NDArray[np.intp], values: NDArray[np.generic] | None = None
 ) -> list[Pair]:
-    """Return the most similar of the rows X that were nearest neighbors and are not near in Z.
+    """Return the most similar of some rows X that were nearest neighbors and are not near in Z.
 
-    Parameters
-    ----------
-    X, Z : arrays of shape (m, d) and (m, n_components)
-        Some rows, raw and embedded.
-    rows : ndarray of shape (m,)
-        Their numbers, by which pairs are returned.
-    values : ndarray of shape (m,), default=None
-        A nuisance, empty or -1 where unknown: only pairs that share its value are returned.
+    Pairs are given by the numbers `rows` of these rows. With the `values` of a nuisance, empty or
+    -1 where unknown, only pairs that share its value are returned.
     """
     asked = sorted_sample(len(X), MAX_QUERIES, np.random.default_rng(0))
     k = min(NEAREST, len(X) - 1)

@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from rpml.estimator import RPML
 from rpml.evaluation.codes import BYTES, Configuration, coded, configurations
 from rpml.evaluation.knowledge import subset
-from rpml.evaluation.metrics._checks import checked_codes, checked_embedding
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
-from rpml.evaluation.table import Row, figure_text, html_table
+from rpml.evaluation.metrics.retrieval import checked_codes, checked_embedding
+from rpml.evaluation.table import Row, figure_text
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.runtime.context import Json
@@ -80,7 +80,7 @@ class SizeRecommendation:
         shown = [name for name in figures if name in self.table[0]]
         rows = [
             [str(row["bytes"]), str(row["dim"]), row["code"]]
-            + [figure_text(row, name, 100) if name in row else "–" for name in shown]
+            + [figure_text(row, name) for name in shown]
             for row in self.table
         ]
         return [["bytes", "dim", "code", *(figures[name] for name in shown)], *rows]
@@ -92,11 +92,6 @@ class SizeRecommendation:
 
     def __str__(self) -> str:
         return " ".join([*self.reasons, f"Next: {self.next_step}"])
-
-    def _repr_html_(self) -> str:
-        step = f"Next: <code>{self.next_step}</code>"
-        advice = f"<p><b>{self.reasons[0]}</b> {' '.join(self.reasons[1:])} {step}</p>"
-        return advice + html_table(self.lines())
 
 
 def recommend_size(

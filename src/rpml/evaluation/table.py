@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,19 +28,14 @@ if TYPE_CHECKING:
 
 SCORES = (
     *(f"recall@{k}" for k in KS),
-    "nmi",
-    "f",
-    "precision",
-    "recall",
-    "recall@1 rare",
-    "recall@1 frequent",
-    "recall@1 across",
+    *("nmi", "f", "precision", "recall"),
+    *("recall@1 rare", "recall@1 frequent", "recall@1 across"),
 )
 FIGURES = ("neighbors_kept", "effective_rank", "hubness", "seconds")
 _BOUNDS = tuple(
     f"{name}_{end}" for name in ("nmi", "effective_rank", "hubness") for end in ("low", "high")
 )
-_PERCENT = (*SCORES, "neighbors_kept", "gain")
+_PERCENT = (*SCORES, "neighbors_kept", "embedding_kept", "gain")
 _SHORT = {"recall@1": "R@1", "gain": "vs PCA", "recall@8": "R@8", "nmi": "NMI"}
 _SHORT_LABEL_FREE = {"effective_rank": "effective rank", "hubness": "hubness"}
 Cell = Json
@@ -79,19 +73,17 @@ class Comparison:
 
     def markdown(self) -> str:
         """Return a Markdown table in percent; rows that use labels are in italics."""
-        return self.text(".md")
+        return markdown_text(self.lines())
 
     def lines(self) -> list[list[str]]:
         """Return header and rows as text."""
         columns = [c for c in (*SCORES, *FIGURES) if any(c in row for row in self.rows)]
-        lines = [
-            ["method", "dim", *columns, *(["R@1 gain over PCA"] if "recall@1" in columns else [])]
-        ]
+        gains = {"gain": "R@1 gain over PCA"} if "recall@1" in columns else {}
+        lines = [["method", "dim", *columns, *gains.values()]]
         for row in self.rows:
             title = f"*{row['title']}*" if row["uses_labels"] else row["title"]
-            cells = [_cell(row, column) for column in columns]
-            gain = [_cell(row, "gain", "", "+")] if "recall@1" in columns else []
-            lines.append([title, str(row.get("dim", "–")), *cells, *gain])
+            cells = [figure_text(row, column) for column in (*columns, *gains)]
+            lines.append([title, str(row.get("dim", "–")), *cells])
         return lines
 
     def short_lines(self) -> list[list[str]]:
@@ -100,25 +92,20 @@ class Comparison:
         columns = {**(_SHORT if labeled else _SHORT_LABEL_FREE), "neighbors_kept": "kept"}
         if any("recall@1 across" in row for row in self.rows):
             columns["recall@1 across"] = "R@1 across"
-        lines = [["method", "dim", *columns.values(), "seconds"]]
+        columns["seconds"] = "seconds"
+        lines = [["method", "dim", *columns.values()]]
         for row in self.rows:
-            figures = [_short_cell(row, name) for name in (*columns, "seconds")]
+            figures = [figure_text(row, name, short=True) for name in columns]
             lines.append([row["title"], str(row.get("dim", "–")), *figures])
         return lines
 
     def write(self, path: str | Path) -> None:
         """Write the rows as .csv, .json or .md, by the suffix."""
-        Path(path).write_text(self.text(Path(path).suffix), encoding="utf8")
-
-    def text(self, ending: str) -> str:
-        """Return the rows as the content of a .csv, .json or .md file."""
-        return table_text(self.rows, self.lines(), ending)
+        text = table_text(self.rows, self.lines(), Path(path).suffix)
+        Path(path).write_text(text, encoding="utf8")
 
     def __str__(self) -> str:
         return text_table(self.short_lines())
-
-    def _repr_html_(self) -> str:
-        return html_table(self.short_lines())
 
     def _cells(self, method: str, dim: int) -> list[Cell]:
         return [c for c in self.cells if c["method"] == method and c["asked"] == dim]
@@ -133,9 +120,7 @@ class Comparison:
             "seeds": len(cells),
         }
         measured = [c for c in cells if "error" not in c]
-        refused = [c["error"] for c in cells if "error" in c]
-        if refused:
-            row["error"] = refused[0]
+        row |= next(({"error": c["error"]} for c in cells if "error" in c), {})
         if not measured:
             return row
         row["dim"] = measured[0]["dim"]
@@ -170,27 +155,12 @@ def hits_of(cell: Cell, k: int = 1) -> NDArray[np.bool_]:
 
 def table_text(rows: Sequence[Row], lines: Sequence[list[str]], ending: str) -> str:
     """Format rows as the content of a .csv or .json file, or lines as that of an .md file."""
-    writers: dict[str, Callable[[], str]] = {
-        ".csv": lambda: _csv(rows),
-        ".json": lambda: json.dumps(rows, indent=2) + "\n",
-        ".md": lambda: markdown_text(lines),
-    }
-    if ending not in writers:
+    if ending == ".md":
+        return markdown_text(lines)
+    if ending == ".json":
+        return json.dumps(rows, indent=2) + "\n"
+    if ending != ".csv":
         raise ValueError(f"{ending!r}: the name must end in .csv, .json or .md.")
-    return writers[ending]()
-
-
-def html_table(lines: Sequence[Sequence[str]]) -> str:
-    """Format header and rows as an HTML table, for notebooks."""
-    header, *body = (
-        "".join(f"<{cell}>{html.escape(text)}</{cell}>" for text in line)
-        for line, cell in zip(lines, ["th", *["td"] * (len(lines) - 1)], strict=True)
-    )
-    rows = "".join(f"<tr>{row}</tr>" for row in body)
-    return f"<table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table>"
-
-
-def _csv(rows: Sequence[Row]) -> str:
     out = io.StringIO()
     names = list(dict.fromkeys(name for row in rows for name in row))
     writer = csv.DictWriter(out, names, lineterminator="\n")
@@ -206,23 +176,17 @@ def markdown_text(lines: Sequence[list[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in [header, marks, *body]) + "\n"
 
 
-def _cell(row: Row, column: str, missing: str = "–", sign: str = "") -> str:
-    if column not in row:
-        return missing
-    return figure_text(row, column, 100 if column in _PERCENT else 1, sign)
-
-
-def _short_cell(row: Row, column: str) -> str:
+def figure_text(row: Row, column: str, short: bool = False) -> str:
+    """Format a figure with its 95% interval, if it has one: both ends, or half of its width."""
     if column not in row:
         return "" if column == "gain" else "–"
     scale, sign = (100 if column in _PERCENT else 1), ("+" if column == "gain" else "")
-    low, high = (row.get(f"{column}_{end}", 0.0) for end in ("low", "high"))
-    margin = f" ±{scale * (high - low) / 2:.1f}" if low < high else ""
-    return f"{scale * row[column]:{sign}z.1f}{margin}"
-
-
-def figure_text(row: Row, column: str, scale: float, sign: str = "") -> str:
-    """Format a figure with its 95% interval, unless that is unknown or has no width."""
-    low, high = (row.get(f"{column}_{end}", 0.0) for end in ("low", "high"))
-    shown = [f"{scale * value:{sign}z.1f}" for value in (row[column], low, high)]
-    return shown[0] if low == high else f"{shown[0]} [{shown[1]}, {shown[2]}]"
+    low, high = (scale * row.get(f"{column}_{end}", 0.0) for end in ("low", "high"))
+    shown = f"{scale * row[column]:{sign}z.1f}"
+    if low == high:
+        return shown
+    return (
+        f"{shown} ±{(high - low) / 2:.1f}"
+        if short
+        else (f"{shown} [{low:{sign}z.1f}, {high:{sign}z.1f}]")
+    )

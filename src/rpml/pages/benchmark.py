@@ -16,15 +16,16 @@ from rpml.evaluation.protocol import (
     DEFAULT_METHODS,
     LEARNED,
     READERS,
+    RECALL_AT,
     Descriptors,
     MeasuredRow,
     as_fields,
     as_lines,
     as_markdown,
+    published_rows,
     read_dataset,
     run_methods,
 )
-from rpml.evaluation.published import RECALL_AT, published_rows
 from rpml.evaluation.registry import chosen_methods
 from rpml.io.checkpoint import Checkpoint, fingerprint
 from rpml.io.features import read_features

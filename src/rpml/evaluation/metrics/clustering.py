@@ -9,8 +9,12 @@ from sklearn.metrics import normalized_mutual_info_score
 from sklearn.metrics.cluster import pair_confusion_matrix
 from sklearn.utils import check_random_state
 
-from rpml.evaluation.metrics._checks import check_metric, checked_codes, checked_embedding
-from rpml.evaluation.metrics.retrieval import ball_around
+from rpml.evaluation.metrics.retrieval import (
+    ball_around,
+    check_metric,
+    checked_codes,
+    checked_embedding,
+)
 from rpml.runtime.intervals import STANDARD_ERRORS, Interval, bounded
 from rpml.runtime.rows import Array, row_blocks, unit_rows
 

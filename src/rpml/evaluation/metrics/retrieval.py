@@ -5,15 +5,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
+from sklearn.utils import check_array
 
-from rpml.evaluation.metrics._checks import (
-    check_metric,
-    checked_codes,
-    checked_embedding,
-    checked_ks,
-)
 from rpml.runtime.compiled import compiled
-from rpml.runtime.rows import Array, row_blocks, slices, unit_rows
+from rpml.runtime.rows import Array, as_matrix, check_finite, row_blocks, slices, unit_rows
 from rpml.runtime.threads import run_chunks
 from rpml.runtime.wording import counted
 
@@ -274,3 +269,46 @@ def ndcg_at_10(
     relevant = np.minimum((classes == wanted[:, None]).sum(axis=1), 10)
     gains = (found == wanted[:, None]) @ discounts
     return float(np.mean(gains / np.cumsum(discounts)[relevant - 1]))
+
+
+def check_metric(metric: str) -> None:
+    """Raise ValueError for an unknown metric."""
+    if metric not in ("cosine", "euclidean"):
+        raise ValueError(f"metric must be 'cosine' or 'euclidean', got {metric!r}")
+
+
+def checked_ks(ks: int | Sequence[int]) -> list[int]:
+    """Return the ks as a list of positive integers."""
+    listed: list[int] = np.atleast_1d(ks).tolist()
+    if not listed or not all(type(k) is int and k >= 1 for k in listed):
+        raise ValueError(f"every K in ks must be an integer of at least 1, got {ks!r}")
+    return listed
+
+
+def checked_embedding(Z: ArrayLike, name: str = "Z") -> Array:
+    """Return Z as a finite 2-D array of floats; float32, float64 and memory maps are not copied."""
+    floats = (np.float64, np.float32)
+    array: Array = check_array(
+        as_matrix(Z), dtype=floats, ensure_all_finite=False, ensure_min_samples=2, input_name=name
+    )
+    check_finite(array, name)
+    return array
+
+
+def checked_codes(y: ArrayLike, n: int, name: str = "y") -> NDArray[np.intp]:
+    """Convert labels of any sortable type to codes 0..classes-1, one per row."""
+    array = np.asanyarray(y)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be 1-D, one label per row, got shape {array.shape}")
+    if len(array) != n:
+        raise ValueError(
+            f"{name} must have one label per row, got {counted(len(array), 'label')} for "
+            f"{counted(n, 'row')}"
+        )
+    if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
+        row = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise ValueError(f"{name} has a NaN or infinite label at row {row}")
+    try:
+        return np.unique(array, return_inverse=True)[1].astype(np.intp, copy=False)
+    except TypeError as error:
+        raise TypeError(f"{name} mixes labels of kinds that cannot be compared ({error})") from None
