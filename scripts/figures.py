@@ -12,8 +12,7 @@ from framework import framework_figure
 from PIL import Image
 
 from rpml import RPML
-from rpml.io.datasets.descriptors import gradient_histograms
-from rpml.io.datasets.omniglot import load_drawings
+from rpml.io.datasets.demos import gradient_histograms, load_drawings
 from rpml.pages.figures import FigureOptions, draw_figures
 from rpml.pages.plots import as_pixels
 

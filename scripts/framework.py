@@ -42,8 +42,7 @@ class Story:
 def tell_story(seed: int = 1) -> Story:
     """Fit a few characters of the demonstration's drawings and keep every stage's result."""
     from rpml.estimator import RPML
-    from rpml.io.datasets.descriptors import gradient_histograms
-    from rpml.io.datasets.omniglot import load_drawings
+    from rpml.io.datasets.demos import gradient_histograms, load_drawings
     from rpml.method.clustering.aas import AuthorityAscentShift
     from rpml.method.graph.neighbors import nearest_neighbors
 

@@ -22,9 +22,12 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from rpml import RPML  # noqa: E402
-from rpml.io.datasets.descriptors import gradient_histograms  # noqa: E402
-from rpml.io.datasets.omniglot import Drawings, load_drawings  # noqa: E402
-from rpml.io.datasets.solutions import load_solutions  # noqa: E402
+from rpml.io.datasets.demos import (  # noqa: E402
+    Drawings,
+    gradient_histograms,
+    load_drawings,
+    load_solutions,
+)
 from rpml.pages.explorer.app import make_app  # noqa: E402
 from rpml.pages.explorer.catalog import make_catalog, start_work  # noqa: E402
 from rpml.pages.items import (  # noqa: E402

@@ -9,8 +9,7 @@ import numpy as np
 from PIL import Image
 
 from rpml import RPML
-from rpml.io.datasets.descriptors import gradient_histograms
-from rpml.io.datasets.omniglot import load_drawings
+from rpml.io.datasets.demos import gradient_histograms, load_drawings
 from rpml.pages.explorer.catalog import Catalog, make_catalog, start_work
 from rpml.pages.items import Items, make_items
 

@@ -10,7 +10,7 @@ import pytest
 from rpml import RPML
 from rpml.estimator.description import decisions
 from rpml.estimator.knowledge import as_nuisance
-from rpml.io.datasets.solutions import load_solutions
+from rpml.io.datasets.demos import load_solutions
 from tests.languages import recalls, translations
 
 NAMES = np.array(["de", "en", "fr", "tr"])

@@ -19,9 +19,14 @@ from rpml.evaluation.metrics import clustering_scores, first_hit_rank, ndcg_at_1
 from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.protocol import named_recall
 from rpml.evaluation.registry import Transformer, chosen_methods
-from rpml.io.datasets.descriptors import gradient_histograms, random_views
-from rpml.io.datasets.omniglot import Drawings, load_drawings
-from rpml.io.datasets.solutions import Solutions, load_solutions
+from rpml.io.datasets.demos import (
+    Drawings,
+    Solutions,
+    gradient_histograms,
+    load_drawings,
+    load_solutions,
+    random_views,
+)
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.plots import retrieval_figure
 from rpml.runtime.extras import MissingExtraError

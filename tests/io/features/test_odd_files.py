@@ -63,7 +63,7 @@ def test_a_header_without_labels(tmp_path):
 
 def test_ids_that_are_no_text(tmp_path):
     np.savez(tmp_path / "x.npz", X=X, ids=np.array(["a", "\udc80", "c"]))
-    with pytest.raises(InputError, match=r"the id '\\udc80' is not valid text"):
+    with pytest.raises(InputError, match=r"an id with '\\udc80' is not valid text"):
         read_features(tmp_path / "x.npz")
 
 

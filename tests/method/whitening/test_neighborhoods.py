@@ -7,7 +7,7 @@ import pytest
 
 from rpml import RPML
 from rpml.evaluation.metrics import recall_at_k
-from rpml.io.datasets.solutions import load_solutions
+from rpml.io.datasets.demos import load_solutions
 from rpml.method.whitening.constants import KAPPA, NEIGHBORS, SIDES
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import (

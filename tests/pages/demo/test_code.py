@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rpml import RPML
-from rpml.io.datasets.solutions import load_solutions
+from rpml.io.datasets.demos import load_solutions
 from rpml.pages import demo
 from rpml.pages.demo import LEARNED, run, text
 from tests.cli.json_schema import check_fields

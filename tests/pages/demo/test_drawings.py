@@ -12,9 +12,13 @@ import pytest
 from rpml import RPML
 from rpml.evaluation.metrics import recall_at_k
 from rpml.evaluation.registry import METHODS
-from rpml.io.datasets import descriptors
-from rpml.io.datasets.descriptors import gradient_histograms, random_views
-from rpml.io.datasets.omniglot import TRAINING, Drawings, load_drawings
+from rpml.io.datasets.demos import (
+    TRAINING,
+    Drawings,
+    gradient_histograms,
+    load_drawings,
+    random_views,
+)
 from rpml.pages import demo
 from rpml.pages.demo import COMPARED, LEARNED, DemoRow, judge, run, text
 from rpml.pages.plots import RIGHT, WRONG, retrieval_figure
@@ -37,7 +41,7 @@ def every_fourth_character():
 def result(tmp_path_factory):
     """The demonstration on a quarter of its characters, to be quick."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rpml.io.datasets.omniglot.load_drawings", every_fourth_character)
+        patch.setattr("rpml.io.datasets.demos.load_drawings", every_fourth_character)
         return run(
             demo.demonstrate_drawings, tmp_path_factory.mktemp("demo") / "made" / "here", seed=1
         )
@@ -98,18 +102,6 @@ def test_views_are_small_changes_of_the_same_drawing(drawings):
     plain, turned = gradient_histograms(images), gradient_histograms(views)
     nearest = np.argmax(turned @ (plain / np.linalg.norm(plain, axis=1, keepdims=True)).T, axis=1)
     assert np.mean(nearest == np.arange(len(images))) > 0.9
-
-
-def test_an_unmoved_view_is_the_image_itself():
-    images = np.random.default_rng(0).random((2, 28, 28)).astype(np.float32)
-    points = np.tile(np.indices((28, 28)).reshape(1, 2, -1).astype(float), (2, 1, 1))
-    assert np.allclose(descriptors._sample(images, points), images)
-    shifted = descriptors._sample(images, points + np.array([[[0.0], [0.5]]]))
-    between = (images[:, :, :-1] + images[:, :, 1:]) / 2
-    assert np.allclose(shifted[:, :, :-1], between, atol=1e-6)
-
-
-# --- the run -------------------------------------------------------------------------------
 
 
 def test_table_has_every_method_with_sound_scores(result):

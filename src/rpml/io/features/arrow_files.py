@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rpml.io.features.columns import choose_column, find_ids, select_columns
-from rpml.io.features.source import Batch, FeatureSource, Ids, ReadOptions, as_ids
+from rpml.io.features.source import (
+    Batch,
+    FeatureSource,
+    Ids,
+    ReadOptions,
+    as_ids,
+    choose_column,
+    find_ids,
+    select_columns,
+)
 from rpml.runtime.errors import InputError
 from rpml.runtime.extras import require
 from rpml.runtime.rows import Array
@@ -33,9 +41,11 @@ class ArrowFile:
 
     def __init__(self, path: Path) -> None:
         self.name, self._kind = str(path), FORMATS[path.suffix.lower()]
-        self._damage = require("pyarrow", "parquet", f"reading {path.suffix}").ArrowException
-        dataset = require("pyarrow.dataset", "parquet", f"reading {path.suffix}")
-        parquet = require("pyarrow.parquet", "parquet", f"reading {path.suffix}")
+        modules = ("pyarrow", "pyarrow.dataset", "pyarrow.parquet")
+        arrow, dataset, parquet = (
+            require(module, "parquet", f"reading {path.suffix}") for module in modules
+        )
+        self._damage = arrow.ArrowException
         try:
             if self._kind == "parquet":
                 self._file = parquet.ParquetFile(path)
@@ -82,7 +92,8 @@ class ArrowFile:
 
     def _checked_batches(self, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         """Read a feather file with validation; otherwise bad offsets crash Arrow."""
-        arrow = require("pyarrow", "parquet", "reading .feather")
+        import pyarrow as arrow
+
         chosen = [self.names.index(name) for name in columns]
         options = arrow.ipc.IpcReadOptions(included_fields=chosen)
         with arrow.OSFile(self.name) as file, arrow.ipc.open_file(file, options=options) as reader:
@@ -101,10 +112,8 @@ def _check_objects(path: Path) -> None:
             for line in block.splitlines():
                 if line.lstrip().startswith(b"null"):
                     raise ValueError("a line is null instead of an object")
-                if (
-                    line.count(b"[") + line.count(b"{") > MAX_NESTING
-                    and _nesting(line) > MAX_NESTING
-                ):
+                opened = line.count(b"[") + line.count(b"{")
+                if opened > MAX_NESTING and _nesting(line) > MAX_NESTING:
                     raise ValueError("it is nested too deeply")
 
 
@@ -115,16 +124,20 @@ def _nesting(line: bytes) -> int:
     return int(np.cumsum(steps).max(initial=0))
 
 
+def _is(kind: pa.DataType, *names: str) -> bool:
+    """Whether a type is one of these, by the names of Arrow's tests."""
+    import pyarrow.types
+
+    return any(getattr(pyarrow.types, f"is_{name}")(kind) for name in names)
+
+
 def _is_number(kind: pa.DataType) -> bool:
-    types = require("pyarrow.types", "parquet", "reading .parquet")
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+    return _is(kind, "integer", "floating", "boolean")
 
 
 def is_plain(kind: pa.DataType) -> bool:
     """Whether the values of a column are neither nested nor binary."""
-    types = require("pyarrow.types", "parquet", "reading .parquet")
-    tests = (types.is_nested, types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
-    return not any(test(kind) for test in tests)
+    return not _is(kind, "nested", "binary", "large_binary", "fixed_size_binary")
 
 
 def check_plain(kind: pa.DataType, name: str) -> None:
@@ -134,9 +147,7 @@ def check_plain(kind: pa.DataType, name: str) -> None:
 
 
 def _is_vector(kind: pa.DataType) -> bool:
-    types = require("pyarrow.types", "parquet", "reading .parquet")
-    tests = (types.is_list, types.is_large_list, types.is_fixed_size_list)
-    return any(test(kind) for test in tests) and _is_number(kind.value_type)
+    return _is(kind, "list", "large_list", "fixed_size_list") and _is_number(kind.value_type)
 
 
 class ArrowSource(FeatureSource):
@@ -203,40 +214,36 @@ class ArrowSource(FeatureSource):
             if self._vector:
                 values = self._list_values(block.column(self._vector), start, self.n_features)
             else:
-                values = self._column_values(block)
+                values = np.empty((block.num_rows, self.n_features), self.dtype)
+                for i, name in enumerate(self._names):
+                    values[:, i] = _numbers(block.column(name))
             ids = None if self._id is None else self._ids(block.column(self._id), start)
             yield Batch(start, values, ids, kept={n: block.column(n) for n in self.kept_names})
             start += len(values)
 
     def _list_values(self, column: pa.Array, start: int, width: int | None) -> Array:
-        if column.null_count:
-            row = start + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-            raise InputError(f"{self.name}: row {row} of {self._vector!r} is empty")
+        self._check_present(column, start, self._vector)
+        import pyarrow.compute
+
         flat = _numbers(column.flatten())
-        compute = require("pyarrow.compute", "parquet", "reading .parquet")
-        lengths = compute.list_value_length(column).to_numpy(zero_copy_only=False).astype(np.int64)
+        lengths = _numbers(pyarrow.compute.list_value_length(column))
         expected = int(lengths[0]) if width is None else width
         ragged = np.flatnonzero(lengths != expected)
         if len(ragged):
-            row = start + int(ragged[0])
             raise InputError(
-                f"{self.name}: row {row} of {self._vector!r} has "
-                f"{counted(lengths[ragged[0]], 'number')}, "
-                f"the first row has {expected}"
+                f"{self.name}: row {start + ragged[0]} of {self._vector!r} has "
+                f"{counted(lengths[ragged[0]], 'number')}, the first row has {expected}"
             )
         return flat.reshape(len(column), expected)
 
-    def _column_values(self, block: pa.RecordBatch) -> Array:
-        values: Array = np.empty((block.num_rows, self.n_features), self.dtype)
-        for i, name in enumerate(self._names):
-            values[:, i] = _numbers(block.column(name))
-        return values
-
     def _ids(self, column: pa.Array, start: int) -> Ids:
-        if column.null_count:
-            row = start + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-            raise InputError(f"{self.name}: row {row} has no {self._id!r}")
+        self._check_present(column, start, self._id)
         return as_ids(column.to_pylist())
+
+    def _check_present(self, column: pa.Array, start: int, name: str | None) -> None:
+        if column.null_count:
+            row = start + int(column.is_null().to_numpy(zero_copy_only=False).argmax())
+            raise InputError(f"{self.name}: row {row} of {name!r} is empty")
 
 
 def _numbers(column: pa.Array) -> Array:

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from rpml.io.features.arrow_files import PACKED, ArrowFile, is_plain, read_arrow_column
 from rpml.io.features.arrow_files import SUFFIXES as ARROW
-from rpml.io.features.columns import is_id_name
 from rpml.io.features.numpy_files import NpzFile, check_dtype, load_npy
 from rpml.io.features.reading import check_readable
-from rpml.io.features.source import Ids, check_compression
+from rpml.io.features.source import Ids, check_compression, is_id_name
 from rpml.io.features.text_files import Row, csv_rows, is_number, read_column, without_mark
 from rpml.runtime.errors import InputError
 from rpml.runtime.outputs import check_written_together

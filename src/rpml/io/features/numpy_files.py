@@ -4,6 +4,7 @@ import math
 import os
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -43,18 +44,6 @@ def check_dtype(dtype: np.dtype[np.generic], name: str, text: bool = False) -> N
         raise InputError(f"{name} has dtype {dtype}, and features must be real numbers")
 
 
-def check_matrix(array: NDArray[np.generic], name: str) -> None:
-    """Raise InputError for anything but a non-empty (n, d) array of numbers."""
-    check_dtype(array.dtype, name)
-    if array.ndim != 2:
-        raise InputError(
-            f"{name} has shape {array.shape}, and features must have two dimensions (rows, columns)"
-        )
-    if 0 in array.shape:
-        empty = "rows" if array.shape[0] == 0 else "columns"
-        raise InputError(f"{name} has shape {array.shape}: it has no {empty}")
-
-
 def load_npy(path: Path) -> NDArray[Any]:
     """Load the array of a .npy file; a large one is memory-mapped."""
     try:
@@ -85,7 +74,15 @@ class ArraySource(FeatureSource):
     """Rows of an array that is mapped or in memory."""
 
     def __init__(self, array: Array, name: str, ids: Ids | None = None) -> None:
-        check_matrix(array, name)
+        check_dtype(array.dtype, name)
+        if array.ndim != 2:
+            raise InputError(
+                f"{name} has shape {array.shape}, and features must have two dimensions (rows, "
+                "columns)"
+            )
+        if 0 in array.shape:
+            empty = "rows" if array.shape[0] == 0 else "columns"
+            raise InputError(f"{name} has shape {array.shape}: it has no {empty}")
         self.name, self.dtype = name, array.dtype
         self.n_rows, self.n_features = array.shape
         self._array, self._ids = array, ids
@@ -115,7 +112,7 @@ class ArraySource(FeatureSource):
             yield Batch(start, values, ids)
 
     def _rows(self, start: int, stop: int) -> NDArray[Any]:
-        """Return rows; those of a mapped file are read, so that a truncation is an error."""
+        """Read the rows of a mapped file, so that a truncation is an error."""
         array = self._array
         if self._file is None or not isinstance(array, np.memmap) or not array.flags.c_contiguous:
             return array[start:stop]
@@ -144,9 +141,7 @@ def sidecar(path: Path) -> Path:
 
 def open_npy(path: Path, options: ReadOptions) -> FeatureSource:
     """Open a .npy file, with the ids from the file next to it if there is one."""
-    ids = None
-    if sidecar(path).is_file():
-        ids = as_ids(_read_ids(path, options.id_column))
+    ids = as_ids(_read_ids(path, options.id_column)) if sidecar(path).is_file() else None
     return ArraySource(load_npy(path), str(path), ids)
 
 
@@ -200,10 +195,8 @@ class NpzFile:
         if name is not None:
             return name
         usual = [n for n in usual_names if n in self.names]
-        if usual:
-            return usual[0]
-        if len(self.names) == 1:
-            return self.names[0]
+        if usual or len(self.names) == 1:
+            return [*usual, *self.names][0]
         hint = f": name the one with the {what} with {option}" if self.names else ""
         raise InputError(f"{self.path} has {self._listing()}{hint}")
 
@@ -214,17 +207,12 @@ class NpzFile:
 def read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
     """Return (shape, fortran_order, dtype); a damaged header raises anything."""
     version, start = np.lib.format.read_magic(file), file.tell()
-    read = (
-        np.lib.format.read_array_header_1_0
-        if version == (1, 0)
-        else np.lib.format.read_array_header_2_0
-    )
+    parse = getattr(np.lib.format, f"read_array_header_{min(version[0], 2)}_0")
     for _ in range(_HEADER_TRIES):
-        try:
-            return read(file)
-        except SystemError:  # python 3.11 counts the depth of its parser over all threads
-            file.seek(start)
-    return read(file)
+        with suppress(SystemError):  # python 3.11 counts the depth of its parser over all threads
+            return parse(file)  # type: ignore[no-any-return]
+        file.seek(start)
+    raise InputError("the header cannot be read")
 
 
 def open_npz(path: Path, options: ReadOptions) -> FeatureSource:
@@ -232,11 +220,6 @@ def open_npz(path: Path, options: ReadOptions) -> FeatureSource:
     archive = NpzFile(path)
     name = archive.choose(options.array, _FEATURE_ARRAYS, "features", "--array")
     values = archive.read(name)
-    ids = None
-    chosen = [options.id_column] if options.id_column else list(_ID_ARRAYS)
-    id_names = [n for n in chosen if n in archive.names]
-    if options.id_column and not id_names:
-        archive.read(options.id_column)  # raises the error that lists the arrays
-    if id_names:
-        ids = as_ids(archive.read(id_names[0]), f"{path}[{id_names[0]!r}]")
+    key = options.id_column or next((n for n in _ID_ARRAYS if n in archive.names), None)
+    ids = None if key is None else as_ids(archive.read(key), f"{path}[{key!r}]")
     return ArraySource(values, f"{path}[{name!r}]", ids)

@@ -99,17 +99,6 @@ def natural_key(path: Path) -> list[tuple[int, int, str]]:
     return [(1, int(p), "") if p.isdigit() else (0, 0, p) for p in pieces]
 
 
-def _shard_paths(folder: Path) -> list[Path]:
-    """Return the feature files of a folder in natural order; they must be of one format."""
-    try:
-        entries = [folder / name for name in os.listdir(folder)]
-    except OSError as error:
-        raise InputError(f"cannot read the folder {folder}: {error.strerror}") from error
-    paths = [path for path in entries if is_feature_file(path)]
-    check_one_format(folder, paths)
-    return sorted(paths, key=natural_key)
-
-
 def is_feature_file(path: Path) -> bool:
     """Whether a file of a folder of shards holds vectors; ids next to .npy files do not."""
     hidden = path.name.startswith(".") or path.name.endswith(".ids.csv")
@@ -144,32 +133,22 @@ class ShardedSource(FeatureSource):
 
     def __init__(self, folder: Path, options: ReadOptions) -> None:
         self.name = str(folder)
-        paths = _shard_paths(folder)
+        try:
+            paths = sorted(filter(is_feature_file, folder.iterdir()), key=natural_key)
+        except OSError as error:
+            raise InputError(f"cannot read the folder {folder}: {error.strerror}") from error
+        check_one_format(folder, paths)
         _check_complete(folder, paths)
         self._parts = [_open_file(path, options) for path in paths]
         first = self._parts[0]
         for part in self._parts[1:]:
-            self._check_like(part, first)
+            _check_like(part, first)
         self.n_features, self.has_ids = first.n_features, first.has_ids
         self.id_name, self.feature_names = first.id_name, first.feature_names
         self.kept_names = first.kept_names
         self.dtype = np.result_type(*(p.dtype for p in self._parts))
         counts = [p.n_rows for p in self._parts]
         self.n_rows = None if None in counts else sum(c for c in counts if c is not None)
-
-    @staticmethod
-    def _check_like(part: FeatureSource, first: FeatureSource) -> None:
-        if part.n_features != first.n_features:
-            raise InputError(
-                f"{part.name} has {counted(part.n_features, 'column')}, {first.name} has "
-                f"{first.n_features}: keep files of other vectors in other folders"
-            )
-        if part.feature_names != first.feature_names:
-            raise InputError(f"{part.name} has other column names than {first.name}")
-        if part.kept_names != first.kept_names:
-            raise InputError(f"{part.name} has other columns to keep than {first.name}")
-        if part.has_ids != first.has_ids:
-            raise InputError(f"of {part.name} and {first.name} only one has ids")
 
     def raw_batches(self, rows: int) -> Iterator[Batch]:
         """Yield the batches of each file, checked here so that errors name the file."""
@@ -180,6 +159,19 @@ class ShardedSource(FeatureSource):
                 yield replace(batch, start=start + batch.start)
             part.check_unchanged()
             start += part.n_rows if part.n_rows is not None else batch.start + len(batch.values)
+
+
+def _check_like(part: FeatureSource, first: FeatureSource) -> None:
+    """Raise InputError if two shards differ in their columns."""
+    if part.n_features != first.n_features:
+        raise InputError(
+            f"{part.name} has {counted(part.n_features, 'column')}, {first.name} has "
+            f"{first.n_features}: keep files of other vectors in other folders"
+        )
+    same = {"feature_names": "column names", "kept_names": "columns to keep", "has_ids": "ids"}
+    for name, meaning in same.items():
+        if getattr(part, name) != getattr(first, name):
+            raise InputError(f"{part.name} has other {meaning} than {first.name}")
 
 
 _MAGIC = {

@@ -1,9 +1,11 @@
-"""The interface of all readers: batches of rows with ids, checked in one place."""
+"""The interface of all readers: batches of rows with ids, checked here, and choice of columns."""
 
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ Columns = Mapping[str, object]
 """Lists or Arrow arrays by name."""
 
 Stamp = tuple[str, int, int, int]
+_ID_NAMES = {"id", "ids", "key", "index", "uuid", "__index_level_0__"}
 BATCH_BYTES = 2**25
 LARGE, MOST_COMPRESSION = 2**28, 100  # real vectors compress by half, zeros by a factor of 1000
 
@@ -109,10 +112,7 @@ class FeatureSource(ABC):
         """Yield rows in order, at most `rows` at a time, unchecked."""
 
     def batches_between(self, start: int, stop: int) -> Iterator[Batch]:
-        """Yield batches that hold the rows start to stop, and perhaps some around them, unchecked.
-
-        A subclass may skip the other rows instead of reading them.
-        """
+        """Yield the batches that hold the rows start to stop, unchecked."""
         for batch in self.raw_batches(self.batch_rows()):
             if batch.start >= stop:
                 return
@@ -148,29 +148,25 @@ class FeatureSource(ABC):
 
     def load(self) -> Features:
         """Load every row (a subclass may map the file instead)."""
+        ids = []
         if self.n_rows is None:
             parts = list(self.batches())
             values = np.concatenate([p.values for p in parts])
-            ids = _join([p.ids for p in parts])
-            return Features(values, ids, self.id_name, self.feature_names, self.name)
-        return self._load_in_place(self.n_rows)
-
-    def _load_in_place(self, n_rows: int) -> Features:
-        """Read into one array of the declared size, which a damaged file may not fill."""
-        shape, seen = (n_rows, self.n_features), 0
-        try:
-            values = np.empty(shape, self.dtype)
-        except (MemoryError, ValueError) as error:
-            raise InputError(f"{self.name}: {shape} numbers do not fit in memory") from error
-        ids = []
-        for batch in self.batches():
-            seen = batch.start + len(batch.values)
-            if seen > n_rows:
-                break
-            values[batch.start : seen] = batch.values
-            ids.append(batch.ids)
-        if seen != n_rows:
-            raise InputError(f"{self.name} is damaged: it says {n_rows} rows and has others")
+            ids = [p.ids for p in parts]
+        else:  # into one array of the declared size, which a damaged file may not fill
+            shape, seen = (self.n_rows, self.n_features), 0
+            try:
+                values = np.empty(shape, self.dtype)
+            except (MemoryError, ValueError) as error:
+                raise InputError(f"{self.name}: {shape} numbers do not fit in memory") from error
+            for batch in self.batches():
+                seen = batch.start + len(batch.values)
+                if seen > self.n_rows:
+                    break
+                values[batch.start : seen] = batch.values
+                ids.append(batch.ids)
+            if seen != self.n_rows:
+                raise InputError(f"{self.name} is damaged: it says {self.n_rows} rows, has others")
         return Features(values, _join(ids), self.id_name, self.feature_names, self.name)
 
     def _check_finite(self, batch: Batch) -> None:
@@ -212,13 +208,11 @@ def _join(parts: list[Ids | None]) -> Ids | None:
 
 def _check_text(ids: Ids, name: str) -> None:
     """Raise InputError if an id cannot be written, as a lone surrogate."""
-    for value in ids:
-        if isinstance(value, str) and not value.isascii():
-            try:
-                value.encode()
-            except UnicodeEncodeError:
-                shown = ascii(value[:40])
-                raise InputError(f"{name}: the id {shown} is not valid text") from None
+    try:
+        "".join(value for value in ids if isinstance(value, str)).encode()
+    except UnicodeEncodeError as error:
+        shown = ascii(error.object[error.start])
+        raise InputError(f"{name}: an id with {shown} is not valid text") from None
 
 
 def check_unique_ids(ids: Ids | None, name: str) -> None:
@@ -247,34 +241,112 @@ def pair_by_id(first: Features, second: Features) -> tuple[Array, Array]:
 
 def file_statistics(source: FeatureSource) -> dict[str, Any]:
     """Read every row once and count bad values instead of rejecting them, as JSON values."""
-    rows, zero_rows, not_finite, first_bad = 0, 0, 0, None
+    not_finite, first_bad, lengths = 0, None, []
     low: NDArray[np.floating] = np.full(source.n_features, np.inf)
     high: NDArray[np.floating] = np.full(source.n_features, -np.inf)
-    shortest, longest, total, measured = np.inf, 0.0, 0.0, 0
     for batch in source.raw_batches(source.batch_rows()):
         values = batch.values.astype(np.float64)
         finite = np.isfinite(values)
         if not finite.all():
-            row, column = np.argwhere(~finite)[0]
-            first_bad = first_bad or source._place(batch, row, column)
+            first_bad = first_bad or source._place(batch, *np.argwhere(~finite)[0])
             not_finite += int((~finite).sum())
-        lengths = np.linalg.norm(values, axis=1)
-        zero_rows += int((lengths == 0).sum())
-        lengths = lengths[np.isfinite(lengths)]
-        shortest = min(shortest, float(lengths.min(initial=np.inf)))
-        longest = max(longest, float(lengths.max(initial=0.0)))
-        total, measured = total + float(lengths.sum()), measured + len(lengths)
+        lengths.append(np.linalg.norm(values, axis=1))
         low = np.fmin(low, np.where(finite, values, np.inf).min(axis=0))
         high = np.fmax(high, np.where(finite, values, -np.inf).max(axis=0))
-        rows += len(values)
-    if rows == 0:
+    if not lengths:
         raise InputError(f"{source.name} has no rows")
+    norms = np.concatenate(lengths)
+    known = norms[np.isfinite(norms)]
+    figures = {"min": known.min(), "mean": known.mean(), "max": known.max()} if len(known) else {}
     return {
-        "rows": rows,
+        "rows": len(norms),
         "not_finite": not_finite,
         "first_not_finite": first_bad,
-        "zero_rows": zero_rows,
+        "zero_rows": int((norms == 0).sum()),
         "constant_columns": int((low == high).sum()),
         "negative_values": bool((low < 0).any()),
-        "norms": {"min": shortest, "mean": total / measured, "max": longest} if measured else {},
+        "norms": {name: float(figure) for name, figure in figures.items()},
     }
+
+
+def is_id_name(name: str) -> bool:
+    """Whether a column of this name holds the ids (pandas leaves an index unnamed)."""
+    return name.strip().lower() in _ID_NAMES or name == ""
+
+
+def find_ids(names: Sequence[str], wanted: str | None, where: str) -> int | None:
+    """Return the position of the ids: the column named, or the first that is called like ids."""
+    if wanted is not None:
+        return choose_column(names, wanted, (), where)
+    return next((i for i, name in enumerate(names) if is_id_name(name)), None)
+
+
+def choose_column(
+    names: Sequence[str], wanted: str | None, usual: Sequence[str], where: str
+) -> int:
+    """Return the position of a column: the one named, one with a usual name, or the only one."""
+    if wanted is not None:
+        if wanted not in names:
+            raise _missing(names, wanted, where)
+        return list(names).index(wanted)
+    named = [i for i, name in enumerate(names) if name.lower() in usual]
+    if not named and len(names) > 1:
+        raise InputError(
+            f"{where} has {_listed(names)}: name the column to read with --label-column"
+        )
+    return named[0] if named else 0
+
+
+def match_columns(names: Sequence[str], patterns: Sequence[str], where: str) -> list[int]:
+    """Return the positions of the columns that match the patterns, in the order of these."""
+    found: dict[int, None] = {}
+    for pattern in patterns:
+        here = [i for i, n in enumerate(names) if n == pattern or fnmatchcase(n, pattern)]
+        if not here:
+            raise _missing(names, pattern, where)
+        found.update(dict.fromkeys(here))
+    return list(found)
+
+
+def select_columns(
+    names: Sequence[str],
+    id_at: int | None,
+    options: ReadOptions,
+    where: str,
+    vectors: Sequence[str] = (),
+) -> tuple[tuple[str, ...], list[int]]:
+    """Return the names of the columns to carry through, and the positions of the features.
+
+    Without a choice in `options` the features are the only one of the `vectors`, which are columns
+    of lists, or all columns that have no other purpose.
+    """
+    id_name = None if id_at is None else names[id_at]
+    features = match_columns(names, options.columns or (), where)
+    taken = {id_name, *options.exclude, *(names[i] for i in features)}
+    taken |= set() if options.columns else set(vectors)
+    free = [name for name in names if name not in taken]
+    kept = tuple(free[i] for i in match_columns(free, options.keep, where))
+    others = {*options.exclude, *kept}
+    at = [i for i, name in enumerate(names) if i != id_at and name not in others]
+    if options.columns is not None:
+        at = [i for i in features if i in at]
+    elif lists := [names[i] for i in at if names[i] in vectors]:
+        if len(lists) > 1:
+            raise InputError(
+                f"{where} has the list columns {', '.join(lists)}: name one with --columns"
+            )
+        at = [names.index(lists[0])]
+    if not at:
+        raise InputError(f"{where} has no feature columns")
+    return kept, at
+
+
+def _missing(names: Sequence[str], wanted: str, where: str) -> InputError:
+    close = get_close_matches(wanted, list(names), n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"it has {_listed(names)}"
+    return InputError(f"{where} has no column {wanted!r}: {hint}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    """List the first names, for a message."""
+    return ", ".join(repr(n) for n in names[:8]) + (", ..." if len(names) > 8 else "")

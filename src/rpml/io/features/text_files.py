@@ -9,8 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
-from rpml.io.features.columns import choose_column, find_ids, is_id_name, select_columns
-from rpml.io.features.source import Batch, FeatureSource, ReadOptions, as_ids
+from rpml.io.features.source import (
+    Batch,
+    FeatureSource,
+    ReadOptions,
+    as_ids,
+    choose_column,
+    find_ids,
+    is_id_name,
+    select_columns,
+)
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted, reason_of
 

@@ -56,19 +56,18 @@ class Layout:
 class Writer(ABC):
     """Writes consecutive rows; `close` completes the file."""
 
-    def __init__(self, path: Path, layout: Layout) -> None:
-        self.path, self.layout = path, layout
-
     keeps_columns = False
     """Whether the format can hold columns copied from the input."""
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        self.path, self.layout = path, layout
 
     @abstractmethod
     def write(self, values: Values, ids: Ids | None = None, kept: Columns | None = None) -> None:
         """Append rows."""
 
     @abstractmethod
-    def close(self) -> None:
-        """Complete the file."""
+    def close(self) -> None: ...
 
 
 class NpyWriter(Writer):
@@ -97,13 +96,9 @@ class NpyWriter(Writer):
         fields = {"descr": descr, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(self._file, fields)
 
-    def finish(self) -> None:
-        """Complete the header."""
+    def close(self) -> None:
         self._file.seek(0)
         self._write_header()
-
-    def close(self) -> None:
-        self.finish()
         self._file.close()
 
     def ids(self) -> Ids | None:
@@ -111,35 +106,27 @@ class NpyWriter(Writer):
         return np.concatenate(self._ids) if self._ids else None
 
 
-class NpzWriter(Writer):
+class NpzWriter(NpyWriter):
     """An uncompressed archive with one array and, if there are ids, a second one."""
 
     def __init__(self, path: Path, layout: Layout) -> None:
-        super().__init__(path, layout)
         # a member of an archive cannot be corrected at its end, as the header must be
-        self._part = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
-        self._array = NpyWriter(path, layout, self._part)
-
-    def write(self, values: Values, ids: Ids | None = None, kept: Columns | None = None) -> None:
-        self._array.write(values, ids)
+        part = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115 (closed in close)
+        super().__init__(path, layout, part)
 
     def close(self) -> None:
         """Put the arrays into the archive without timestamps: equal rows give equal bytes."""
-        self._array.finish()
-        ids = self._array.ids()
-        with self._part, zipfile.ZipFile(self.path, "w") as archive:
-            self._part.seek(0)
+        self._file.seek(0)
+        self._write_header()
+        with self._file, zipfile.ZipFile(self.path, "w") as archive:
+            self._file.seek(0)
             with archive.open(self.layout.name + ".npy", "w", force_zip64=True) as file:
-                shutil.copyfileobj(self._part, file, 2**20)
-            if ids is not None:
+                shutil.copyfileobj(self._file, file, 2**20)
+            if (ids := self.ids()) is not None:
+                whole = all(type(i) is int and -(2**63) <= i < 2**63 for i in ids)
+                stored = ids.astype(np.int64) if whole else np.array([str(i) for i in ids])
                 with archive.open("ids.npy", "w", force_zip64=True) as file:
-                    np.lib.format.write_array(file, _fixed(ids), allow_pickle=False)
-
-
-def _fixed(ids: Ids) -> Values:
-    """Convert ids to an array that numpy can store without pickle."""
-    whole = all(type(i) is int and -(2**63) <= i < 2**63 for i in ids)
-    return ids.astype(np.int64) if whole else np.array([str(i) for i in ids])
+                    np.lib.format.write_array(file, stored, allow_pickle=False)
 
 
 class CsvWriter(Writer):
@@ -160,9 +147,7 @@ class CsvWriter(Writer):
         """Append rows; without ids they are numbered."""
         if ids is None:
             ids = as_ids(list(range(self._rows, self._rows + len(values))))
-        texts = _texts(values.reshape(len(values), -1))
-        others = _transposed(kept or {}, len(values))
-        rows = zip(ids, others, texts, strict=True)
+        rows = zip(ids, _transposed(kept or {}, len(values)), _numbers(values), strict=True)
         self._writer.writerows([i, *other, *row] for i, other, row in rows)
         self._rows += len(values)
 
@@ -172,11 +157,11 @@ class CsvWriter(Writer):
             self._file.close()
 
 
-def _texts(values: Values) -> list[list[object]]:
-    if values.dtype.kind != "f":
-        return values.tolist()  # type: ignore[no-any-return]
+def _numbers(values: Values) -> list[list[object]]:
+    """Return the rows; floats as text that is read back exactly."""
+    rows = values.reshape(len(values), -1).tolist()
     digits = {2: "%.5g", 4: "%.9g"}.get(values.dtype.itemsize, "%.17g")
-    return [[digits % v for v in row] for row in values.tolist()]
+    return [[digits % v for v in row] for row in rows] if values.dtype.kind == "f" else rows
 
 
 def _transposed(kept: Columns, n: int) -> Iterator[tuple[object, ...]]:
@@ -196,13 +181,12 @@ class JsonLinesWriter(Writer):
 
     def write(self, values: Values, ids: Ids | None = None, kept: Columns | None = None) -> None:
         kept = kept or {}
-        is_float = values.dtype.kind == "f"
-        numbers = _texts(values.reshape(len(values), -1))
-        rows = zip(numbers, _transposed(kept, len(values)), strict=True)
-        for i, (texts, others) in enumerate(rows):
+        rows = zip(_numbers(values), _transposed(kept, len(values)), strict=True)
+        for i, (row, others) in enumerate(rows):
             fields = {} if ids is None else {self.layout.id_name or "id": ids[i]}
             fields |= {name: finite_json(v) for name, v in zip(kept, others, strict=True)}
-            row = [float(str(v)) for v in texts] if is_float else texts
+            if values.dtype.kind == "f":
+                row = [float(str(v)) for v in row]
             fields[self.layout.name] = row if self.layout.vector else row[0]
             self._file.write(json.dumps(fields, ensure_ascii=False, default=str) + "\n")
 
@@ -227,12 +211,8 @@ class ArrowWriter(Writer):
             feather = self.path.suffix.lower() == ".feather"
             new = self._arrow.ipc.new_file if feather else self._parquet.ParquetWriter
             self._file, self._schema = new(self.path, table.schema), table.schema
-        self._file.write_table(self._cast(table))
-
-    def _cast(self, table: pa.Table) -> pa.Table:
-        """Return the table with the types of the first rows; those of shards may differ."""
-        try:
-            return table.cast(self._schema)
+        try:  # the types of shards may differ
+            self._file.write_table(table.cast(self._schema))
         except (self._arrow.ArrowInvalid, self._arrow.ArrowNotImplementedError) as error:
             types = zip(self._schema, table.schema, strict=True)
             old, new = next((old, new) for old, new in types if old.type != new.type)
@@ -247,9 +227,8 @@ class ArrowWriter(Writer):
         if ids is not None:
             whole = all(type(i) is int for i in ids)
             plain = list(ids) if whole else [str(i) for i in ids]
-            columns[self.layout.id_name or "id"] = pa.array(
-                plain, type=pa.int64() if whole else pa.string()
-            )
+            kind = pa.int64() if whole else pa.string()
+            columns[self.layout.id_name or "id"] = pa.array(plain, kind)
         columns |= kept
         flat = pa.array(np.ascontiguousarray(values).reshape(-1))
         if self.layout.vector:
@@ -267,8 +246,7 @@ class ShardWriter(Writer):
 
     def __init__(self, path: Path, layout: Layout, outputs: Outputs) -> None:
         super().__init__(path, layout)
-        self._outputs = outputs
-        self._count, self._in_part = 0, 0
+        self._outputs, self._count, self._in_part = outputs, 0, 0
         self._part: NpyWriter | None = None
 
     def write(self, values: Values, ids: Ids | None = None, kept: Columns | None = None) -> None:
@@ -284,7 +262,6 @@ class ShardWriter(Writer):
                 self.close()
 
     def close(self) -> None:
-        """Complete the last part."""
         if self._part is not None:
             self._part.close()
             write_ids(self._outputs, self._target, self._part, self.layout)
@@ -311,12 +288,9 @@ def write_ids(outputs: Outputs, path: Path, vectors: NpyWriter, layout: Layout) 
 WRITERS: dict[str, type[Writer]] = {
     ".npy": NpyWriter,
     ".npz": NpzWriter,
-    ".parquet": ArrowWriter,
-    ".pq": ArrowWriter,
-    ".feather": ArrowWriter,
+    **dict.fromkeys((".parquet", ".pq", ".feather"), ArrowWriter),
     ".jsonl": JsonLinesWriter,
-    ".csv": CsvWriter,
-    ".tsv": CsvWriter,
+    **dict.fromkeys((".csv", ".tsv"), CsvWriter),
 }
 
 
@@ -361,8 +335,8 @@ def open_writer(path: str, layout: Layout, overwrite: bool = False) -> Iterator[
     if layout.kept and path != "-" and not path.lower().endswith(tuple(tables)):
         shown = ", ".join(tables)
         raise InputError(f"{path} has no room for other columns: tables are {shown} and -")
-    for name in {layout.name, *layout.columns} & set(layout.kept):
-        raise InputError(f"the column {name!r} cannot be kept: the output has one of that name")
+    if twice := {layout.name, *layout.columns} & set(layout.kept):
+        raise InputError(f"the column {min(twice)!r} cannot be kept: the output has that name")
     if path == "-":
         if sys.stdout is None or getattr(sys.stdout, "name", "") == os.devnull:
             raise InputError("standard output is closed: there is nowhere to write to")
