@@ -133,8 +133,7 @@ READERS = {
     "index": ("x.index", read_index),
     "explorer cache": ("m.rpml.explorer", read_cache),
     "checkpoint": (
-        [f"stages/{name}.safetensors" for name in ("neighbors", "optimizer")]
-        + ["stages/manifest.json"],
+        [f"stages/{name}.safetensors" for name in ("neighbors", "optimizer")],
         read_stages,
     ),
     **{f"vectors {s}": (f"x{s}", read_vectors(s)) for s in VECTORS},

@@ -22,40 +22,45 @@ from rpml.io.container import (
 )
 from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError, ModelFormatError, write_error
-from rpml.runtime.files import atomic_output, leftovers, locked
-from rpml.runtime.schema import Schema, check_json, read_json
+from rpml.runtime.files import leftovers, locked
+from rpml.runtime.schema import Schema
 
 logger = logging.getLogger(__name__)
 Inputs = Iterable[str | Path | None]
 
-_VERSION = 2  # 2: every stage stores the fingerprint of its run
-_MANIFEST = "manifest.json"
-_SIGNED = Schema({}, {"fingerprint": str, "metadata": {}})
-_MANIFEST_SCHEMA = {"version": int, "rpml_version": str, "data": str, "settings": {}}
+_VERSION = 3  # every stage stores the run that it is of
+_STAGE = Schema({}, {"run": {"rpml_version": str, "data": str, "settings": {}}, "metadata": {}})
 
 
 def fingerprint(data: str, settings: Mapping[str, object]) -> str:
     """Return a hash of the data, the settings and the package version."""
-    return hashlib.sha256(canonical_json(_manifest(data, settings)).encode()).hexdigest()
+    return hashlib.sha256(canonical_json(_run(data, settings)).encode()).hexdigest()
 
 
-def _manifest(data: str, settings: Mapping[str, object]) -> Json:
-    return {
-        "version": _VERSION,
-        "rpml_version": rpml.__version__,
-        "data": data,
-        "settings": json.loads(canonical_json(settings)),
-    }
+def _run(data: str, settings: Mapping[str, object]) -> Json:
+    plain = json.loads(canonical_json(settings))
+    return {"rpml_version": rpml.__version__, "data": data, "settings": plain}
 
 
-def _read_manifest(directory: Path) -> Json | None:
-    """Read the manifest of a checkpoint; None if there is none that rpml wrote."""
-    try:
-        manifest = read_json(directory / _MANIFEST)
-        check_json(manifest, _MANIFEST_SCHEMA)
-    except (OSError, ValueError):
-        return None
-    return manifest if manifest.keys() == _MANIFEST_SCHEMA.keys() else None
+def _read_stage(path: Path) -> tuple[Arrays, Json]:
+    arrays, fields = read_container(path, "checkpoint", _VERSION)
+    check_content(path, _STAGE, arrays, fields["metadata"])
+    return arrays, fields["metadata"]
+
+
+def _stages(directory: Path) -> list[Path]:
+    """Return the finished stages of a folder; they may be damaged."""
+    paths = sorted(directory.glob("[!.]*.safetensors"))
+    return [path for path in paths if is_container(path, "checkpoint")]
+
+
+def _stored_run(directory: Path) -> Json | None:
+    """Return the run that the first complete stage of a folder is of."""
+    for path in _stages(directory):
+        with suppress(ModelFormatError):
+            run: Json = _read_stage(path)[1]["run"]
+            return run
+    return None
 
 
 def check_directory(directory: str | Path) -> None:
@@ -65,8 +70,8 @@ def check_directory(directory: str | Path) -> None:
         return
     if not directory.is_dir() or directory.is_symlink():
         raise InputError(f"{directory} is in the way of finished stages: move it away")
-    there = {str(path) for path in directory.iterdir()} - set(leftovers(directory))
-    if there and _read_manifest(directory) is None:
+    ours = {*map(str, _stages(directory)), *leftovers(directory)}
+    if not ours.issuperset(map(str, directory.iterdir())):
         raise InputError(
             f"{directory} is not a checkpoint that rpml can read, and is left as it is: move it "
             "away, or choose another output"
@@ -76,31 +81,25 @@ def check_directory(directory: str | Path) -> None:
 def remove_checkpoint(directory: str | Path) -> None:
     """Delete a checkpoint's files, and its directory if nothing else is in it."""
     directory = Path(directory)
-    if _read_manifest(directory) is not None:
-        stages = [path for path in directory.glob("[!.]*.safetensors") if is_container(path)]
-        # the manifest goes last, so that a crash in between leaves a resumable checkpoint
-        for path in [*stages, directory / _MANIFEST]:
-            path.unlink(missing_ok=True)
+    for path in [*map(str, _stages(directory)), *leftovers(directory)]:
+        os.unlink(path)
     with suppress(OSError):
-        for name in leftovers(directory):
-            os.unlink(name)
         directory.rmdir()
 
 
-def describe_checkpoint(directory: str | Path) -> dict[str, object]:
-    """Describe the finished stages of an unfinished run, as JSON values."""
+def describe_checkpoint(directory: str | Path) -> dict[str, object] | None:
+    """Describe the finished stages of an unfinished run, as JSON values; None if there are none."""
     directory = Path(directory)
-    manifest = _read_manifest(directory)
-    if manifest is None:
-        raise InputError(f"{directory} is not a readable checkpoint")
-    stages = sorted(directory.glob("[!.]*.safetensors"))
+    stages, run = _stages(directory), _stored_run(directory)
+    if run is None:
+        return None
     return {
         "kind": "checkpoint",
         "path": str(directory),
-        "rpml_version": manifest["rpml_version"],
+        "rpml_version": run["rpml_version"],
         "stages": [path.stem for path in stages],
         "bytes": sum(path.stat().st_size for path in stages),
-        "settings": manifest["settings"],
+        "settings": run["settings"],
     }
 
 
@@ -108,75 +107,63 @@ class Checkpoint:
     """A directory with the finished stages of a run on one data set with fixed settings.
 
     Each save is atomic and replaces the previous one of that name, so that a kill at any moment
-    leaves the last complete state. Each stage carries the fingerprint of its data and settings; a
-    stage of another run is not loaded. `data` is the digest of the data, `settings` everything
-    else that changes the result. `resume` continues an existing checkpoint, if any; without it an
-    existing one is an error, so that forgetting the option loses nothing.
+    leaves the last complete state. Each stage names its data and settings; a stage of another run
+    is not loaded. `data` is the digest of the data, `settings` everything else that changes the
+    result. `resume` continues an existing checkpoint, if any; without it an existing one is an
+    error, so that forgetting the option loses nothing.
     """
 
     def __init__(
         self, directory: str | Path, data: str, settings: Mapping[str, object], resume: bool = False
     ) -> None:
-        self.directory = Path(directory)
-        self._manifest = _manifest(data, settings)
-        self._fingerprint = fingerprint(data, settings)
+        self.directory, self._run = Path(directory), _run(data, settings)
         check_directory(self.directory)
-        stored = _read_manifest(self.directory)
-        if stored is None:
-            return
-        if not resume:
+        if _stages(self.directory) and not resume:
             raise InputError(
                 f"{self.directory} holds an unfinished run: continue it with --resume, "
                 "or start over with --force"
             )
-        if stored != self._manifest:
+        stored = _stored_run(self.directory)
+        if stored is not None and stored != self._run:
             raise InputError(
                 f"cannot resume from {self.directory}: {self._difference(stored)}; "
                 "repeat the first command with --resume, or start over with --force"
             )
 
     def _difference(self, stored: Json) -> str:
-        if stored["data"] != self._manifest["data"]:
+        if stored["data"] != self._run["data"]:
             return "it was made from other data"
-        ours: Json = self._manifest["settings"]
-        settings: Json = stored["settings"]
+        ours, settings = self._run["settings"], stored["settings"]
         for name in sorted(ours.keys() | settings.keys()):
             if ours.get(name) != settings.get(name):
                 return f"it was made with {name}={settings.get(name)}, not {ours.get(name)}"
-        return f"it was made by rpml {stored.get('rpml_version')}, not {rpml.__version__}"
-
-    def path(self, name: str) -> Path:
-        """Return the file of a stage."""
-        return self.directory / f"{name}.safetensors"
+        return f"it was made by rpml {stored['rpml_version']}, not {rpml.__version__}"
 
     def load(self, name: str) -> tuple[Arrays, Json] | None:
         """Return (arrays, metadata) of a finished stage, or None if it has to be computed."""
-        path = self.path(name)
+        path = self.directory / f"{name}.safetensors"
         if not path.is_file():
             return None
         try:
-            arrays, fields = read_container(path, "checkpoint", _VERSION)
-            check_content(path, _SIGNED, arrays, fields["metadata"])
+            arrays, metadata = _read_stage(path)
         except ModelFormatError as error:
             logger.warning("%s: this stage is computed again", error)
             return None
-        if fields["metadata"]["fingerprint"] != self._fingerprint:
+        if metadata["run"] != self._run:
             logger.warning("%s is of another run: this stage is computed again", path)
             return None
-        return arrays, fields["metadata"]["metadata"]
+        return arrays, metadata["metadata"]
 
     def save(self, name: str, arrays: Arrays, metadata: Mapping[str, object] | None = None) -> None:
         """Store a finished stage, replacing the previous one of that name."""
-        path = self.path(name)
-        if not (self.directory / _MANIFEST).is_file():
-            try:
-                self.directory.mkdir(exist_ok=True)
-            except OSError as error:
-                raise write_error(self.directory, error) from error
-            with atomic_output(self.directory / _MANIFEST, True) as temporary:
-                temporary.write_text(canonical_json(self._manifest), encoding="utf8")
-        signed = {"fingerprint": self._fingerprint, "metadata": metadata or {}}
-        write_container(path, arrays, signed, "checkpoint", _VERSION)
+        try:
+            self.directory.mkdir(exist_ok=True)
+        except OSError as error:
+            raise write_error(self.directory, error) from error
+        stored = {"run": self._run, "metadata": metadata or {}}
+        write_container(
+            self.directory / f"{name}.safetensors", arrays, stored, "checkpoint", _VERSION
+        )
 
 
 @dataclass(frozen=True)

@@ -92,13 +92,14 @@ def write_container(
             raise OSError(first_line(error)) from error
 
 
-def is_container(path: str | Path) -> bool:
-    """Whether a file begins like one of rpml; the rest may be damaged."""
+def is_container(path: str | Path, kind: str) -> bool:
+    """Whether a file begins like one of rpml of this kind; the rest may be damaged."""
     try:
         with open(path, "rb") as file:
-            return file.read(8 + len(_START))[8:] == _START
+            start = file.read(8 + 256)[8:]
     except OSError:
         return False
+    return start.startswith(_START) and f'\\"kind\\":\\"{kind}\\"'.encode() in start
 
 
 def _with_article(noun: str) -> str:

@@ -34,8 +34,8 @@ def run(
     from rpml.search.description import describe_index
 
     target, lines = Path(path), dict[str, str]()
-    if os.path.isfile(target / "manifest.json"):
-        fields = describe_checkpoint(target)
+    if (checkpoint := describe_checkpoint(target)) is not None:
+        fields = checkpoint
     elif path == "-" or "://" in path or os.path.isdir(target) or target.suffix.lower() in SUFFIXES:
         fields = inspect_features(path, reading)
     elif _container(path) == "index":

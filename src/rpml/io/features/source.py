@@ -241,7 +241,7 @@ def pair_by_id(first: Features, second: Features) -> tuple[Array, Array]:
 
 def file_statistics(source: FeatureSource) -> dict[str, Any]:
     """Read every row once and count bad values instead of rejecting them, as JSON values."""
-    not_finite, first_bad, lengths = 0, None, []
+    rows, zero_rows, not_finite, first_bad, norms = 0, 0, 0, None, []
     low: NDArray[np.floating] = np.full(source.n_features, np.inf)
     high: NDArray[np.floating] = np.full(source.n_features, -np.inf)
     for batch in source.raw_batches(source.batch_rows()):
@@ -250,22 +250,24 @@ def file_statistics(source: FeatureSource) -> dict[str, Any]:
         if not finite.all():
             first_bad = first_bad or source._place(batch, *np.argwhere(~finite)[0])
             not_finite += int((~finite).sum())
-        lengths.append(np.linalg.norm(values, axis=1))
+        lengths = np.linalg.norm(values, axis=1)
+        rows, zero_rows = rows + len(values), zero_rows + int((lengths == 0).sum())
+        known = lengths[np.isfinite(lengths)]
+        norms.append((known.min(initial=np.inf), known.sum(), known.max(initial=0.0), len(known)))
         low = np.fmin(low, np.where(finite, values, np.inf).min(axis=0))
         high = np.fmax(high, np.where(finite, values, -np.inf).max(axis=0))
-    if not lengths:
+    if rows == 0:
         raise InputError(f"{source.name} has no rows")
-    norms = np.concatenate(lengths)
-    known = norms[np.isfinite(norms)]
-    figures = {"min": known.min(), "mean": known.mean(), "max": known.max()} if len(known) else {}
+    least, total, most, count = (np.array(column, float) for column in zip(*norms, strict=True))
+    figures = {"min": least.min(), "mean": total.sum() / max(1, count.sum()), "max": most.max()}
     return {
-        "rows": len(norms),
+        "rows": rows,
         "not_finite": not_finite,
         "first_not_finite": first_bad,
-        "zero_rows": int((norms == 0).sum()),
+        "zero_rows": zero_rows,
         "constant_columns": int((low == high).sum()),
         "negative_values": bool((low < 0).any()),
-        "norms": {name: float(figure) for name, figure in figures.items()},
+        "norms": {k: float(v) for k, v in figures.items()} if count.any() else {},
     }
 
 
