@@ -135,26 +135,8 @@ MIN_SUMMED = 1024  # per chunk of a transposed product: each adds a matrix to th
 CACHE_LINE = 64  # bytes
 
 
-class _BlasLimit:
-    """Limits BLAS to one thread while anyone needs it; nested requests cost nothing."""
-
-    def __init__(self) -> None:
-        self._lock, self._holders = threading.Lock(), 0
-        self._limit: threadpool_limits | None = None
-
-    def take(self) -> None:
-        with self._lock:
-            if self._holders == 0:
-                _let_this_thread_limit()
-                self._limit = _blas(len(sys.modules)).limit(limits=1, user_api="blas")
-            self._holders += 1
-
-    def release(self) -> None:
-        with self._lock:
-            self._holders -= 1
-            if self._holders == 0 and self._limit is not None:
-                _let_this_thread_limit()
-                self._limit.restore_original_limits()
+_lock = threading.Lock()
+_limits: list[threadpool_limits] = []  # the limit, once for each block that is at work
 
 
 def _let_this_thread_limit() -> None:
@@ -162,9 +144,6 @@ def _let_this_thread_limit() -> None:
     clear = getattr(OpenBLASController, "clear_controlling_thread", None)
     if clear is not None:
         clear(force=True)
-
-
-_limit = _BlasLimit()
 
 
 @functools.lru_cache(maxsize=1)
@@ -176,11 +155,20 @@ def _blas(_modules: int) -> ThreadpoolController:
 @contextmanager
 def single_blas_thread() -> Iterator[None]:
     """Use one BLAS thread: on a busy machine small factorizations can be 40x slower with more."""
-    _limit.take()
+    with _lock:
+        if not _limits:
+            _let_this_thread_limit()
+            _limits.append(_blas(len(sys.modules)).limit(limits=1, user_api="blas"))
+        else:
+            _limits.append(_limits[0])
     try:
         yield
     finally:
-        _limit.release()
+        with _lock:
+            limit = _limits.pop()
+            if not _limits:
+                _let_this_thread_limit()
+                limit.restore_original_limits()
 
 
 def times(A: Array, B: Array) -> Array:

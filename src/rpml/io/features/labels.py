@@ -15,7 +15,7 @@ from rpml.io.features.arrow_files import SUFFIXES as ARROW
 from rpml.io.features.numpy_files import NpzFile, check_dtype, load_npy
 from rpml.io.features.reading import check_readable
 from rpml.io.features.source import Ids, check_compression, is_id_name
-from rpml.io.features.text_files import Row, csv_rows, is_number, read_column, without_mark
+from rpml.io.features.text_files import csv_rows, is_number, read_column, without_mark
 from rpml.runtime.errors import InputError
 from rpml.runtime.outputs import check_written_together
 from rpml.runtime.wording import counted
@@ -47,8 +47,8 @@ def read_labels(
     check_written_together(path)
     if path.suffix.lower() in PACKED:
         _check_size(path, n_rows, id_column)
-    values, keys = _read(path, column, id_column)
-    values = [None if _is_missing(v) else v for v in values]
+    read, keys = _read(path, column, id_column)
+    values = [None if _is_missing(v) else v for v in read]
     while keys is None and len(values) > n_rows and values[-1] is None:  # trailing blank lines
         values.pop()
     if any(isinstance(v, float) and math.isinf(v) for v in values):
@@ -56,16 +56,16 @@ def read_labels(
     if not partial and None in values:
         row = values.index(None)
         raise InputError(f"{path}: the label of row {row} (counted from 0) is missing")
-    if keys is None and len(values) == n_rows + 1 and path.suffix.lower() in _TEXT:
+    if keys is not None:
+        names = _row_numbers(keys, n_rows, path) if ids is None else ids
+        return _as_array(_match(values, keys, names, path, partial))
+    if len(values) == n_rows + 1 and path.suffix.lower() in _TEXT:
         if values[0] not in (None, *values[1:]) and not is_number(str(values[0])):
             return _as_array(values[1:])  # the first line is a header: neither label nor number
         raise InputError(
             f"{path} has one label more than the features have rows: if its first line, "
             f"{values[0]!r}, is a header, call it label"
         )
-    if keys is not None:
-        names = _row_numbers(keys, n_rows, path) if ids is None else ids
-        return _as_array(_match(values, keys, names, path, partial))
     if len(values) != n_rows:
         raise _wrong_count(path, len(values), n_rows)
     return _as_array(values)
@@ -89,11 +89,10 @@ def read_metadata(path: str | Path, ids: Sequence[object]) -> dict[str, list[str
     if key is None or len(names) == 1:
         raise InputError(f"{path} needs a column of ids (called id) and others, it has {names}")
     columns = {}
-    for name in names:
-        if name != key:
-            values, keys = _read(path, name, key)
-            matched = _match(values, keys or [], np.array(ids, object), path, partial=True)
-            columns[name] = ["" if v is None or _is_missing(v) else str(v) for v in matched]
+    for name in [name for name in names if name != key]:
+        values, keys = _read(path, name, key)
+        matched = _match(values, keys or [], np.array(ids, object), path, partial=True)
+        columns[name] = ["" if v is None or _is_missing(v) else str(v) for v in matched]
     return columns
 
 
@@ -232,11 +231,9 @@ def read_links(
     """
     path = Path(path)
     check_readable(path)
-    with csv_rows(path) as rows:
-        body = list(rows)
-    row_of = {str(i): i for i in range(n_rows)}
-    if ids is not None:
-        row_of = {str(name): i for i, name in enumerate(ids)}
+    with csv_rows(path) as lines:
+        body = list(lines)
+    row_of = {str(name): i for i, name in enumerate(range(n_rows) if ids is None else ids)}
     named = body and any(field.strip() in row_of or is_number(field) for field in body[0][1])
     if len(body) > 1 and not named:
         body = body[1:]  # a header
@@ -245,25 +242,17 @@ def read_links(
     what = "an id of the features" if ids is not None else f"a row number from 0 to {n_rows - 1}"
     values = []
     for line, fields in body:
-        try:
-            if not weighted and len(fields) != width:
-                raise ValueError(f"{width} rows are expected, not {counted(len(fields), 'field')}")
-            values.append(_parse_link(fields, width, row_of, what))
-        except ValueError as error:
-            raise InputError(f"{path}: line {line}: {error}") from None
+        *rows, weight = fields if weighted and len(fields) > width else [*fields, "1"]
+        unknown = [field for field in rows if field.strip() not in row_of]
+        if len(rows) != width:
+            expected = f"{width} rows and perhaps a weight" if weighted else f"{width} rows"
+            wrong = f"{expected} are expected, not {counted(len(fields), 'field')}"
+        elif unknown:
+            wrong = f"{unknown[0]!r} is not {what}"
+        elif not is_number(weight) or not 0 < float(weight) < np.inf:
+            wrong = f"the weight {weight!r} is not a positive number"
+        else:
+            values.append([*(row_of[field.strip()] for field in rows), float(weight)])
+            continue
+        raise InputError(f"{path}: line {line}: {wrong}")
     return np.array(values), [line for line, _ in body]
-
-
-def _parse_link(fields: Row, width: int, row_of: dict[str, int], what: str) -> list[float]:
-    """Parse the row indices and the weight of a line; ValueError says what is wrong."""
-    if len(fields) not in (width, width + 1):
-        raise ValueError(
-            f"{width} rows and perhaps a weight are expected, not {counted(len(fields), 'field')}"
-        )
-    for field in fields[:width]:
-        if field.strip() not in row_of:
-            raise ValueError(f"{field!r} is not {what}")
-    weight = fields[width] if len(fields) > width else "1"
-    if not is_number(weight) or not 0 < float(weight) < np.inf:
-        raise ValueError(f"the weight {weight!r} is not a positive number")
-    return [*(row_of[field.strip()] for field in fields[:width]), float(weight)]

@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -92,9 +92,7 @@ def has_header(first: Row) -> bool:
     pandas writes.
     """
     rest = first[1:]
-    if not all(is_number(f) for f in rest):
-        return True
-    if is_id_name(first[0]) or (not rest and not is_number(first[0])):
+    if not all(map(is_number, rest or first)) or is_id_name(first[0]):
         return True
     counted = [str(i) for i in range(len(first))]
     return len(first) > 1 and (first == counted or (rest == counted[:-1] and not first[0]))
@@ -118,17 +116,13 @@ class CsvSource(FeatureSource):
         if self._header and len(lines) == 1:
             raise InputError(f"{path} has a header and no rows")
         self._width = len(lines[0])
-        names = lines[0] if self._header else [str(i) for i in range(self._width)]
-        self._columns(names, lines[-1] if self._header else lines[0], options)
-
-    def _columns(self, names: Row, first: Row, options: ReadOptions) -> None:
-        """Determine which column is the id and which are features."""
+        self._names = lines[0] if self._header else [str(i) for i in range(self._width)]
+        names, first = self._names, lines[-1] if self._header else lines[0]
         self._id = self._id_position(names, first, options)
         self.has_ids = self._id is not None
         if self._id is not None:
             self.id_name = names[self._id] if self._header and names[self._id] else "id"
         self.kept_names, self._features_at = select_columns(names, self._id, options, self.name)
-        self._names = names
         self.n_features = len(self._features_at)
         if self._header:
             self.feature_names = tuple(names[i] for i in self._features_at)
@@ -152,12 +146,7 @@ class CsvSource(FeatureSource):
                 start += len(block)
 
     def _batch(self, start: int, block: list[tuple[int, Row]]) -> Batch:
-        for line, row in block:
-            if len(row) != self._width:
-                raise InputError(
-                    f"{self.name}: line {line} has {counted(len(row), 'column')}, "
-                    f"the first line has {self._width}"
-                )
+        _check_widths(self.name, block, self._width)
         at = self._features_at
         try:
             values = np.array([[float(row[i]) for i in at] for _, row in block])
@@ -172,16 +161,12 @@ class CsvSource(FeatureSource):
     def _name_text(self, block: list[tuple[int, Row]]) -> None:
         for line, row in block:
             for i in self._features_at:
-                if not row[i].strip():
-                    raise InputError(
-                        f"{self.name}: line {line}, column {self._names[i]!r} is empty: remove or "
-                        "fill such rows, or choose the features with --columns"
-                    )
                 if not is_number(row[i]):
                     shown = row[i] if len(row[i]) <= 40 else row[i][:37] + "..."
+                    wrong = f"{shown!r}, not a number" if row[i].strip() else "empty"
                     raise InputError(
-                        f"{self.name}: line {line}, column {self._names[i]!r} is {shown!r}, not "
-                        "a number: choose the features with --columns or the ids with --id-column"
+                        f"{self.name}: line {line}, column {self._names[i]!r} is {wrong}: remove "
+                        "or fill such rows, or choose --columns of the features or --id-column"
                     )
 
 
@@ -203,10 +188,12 @@ def read_column(
     header = wanted is not None or is_id_name(first[0]) or any(n.lower() in usual for n in first)
     at = choose_column(first, wanted, usual, str(path))
     body = rows[1:] if header else rows
-    for line, row in body:
-        if len(row) != len(first):
-            raise InputError(
-                f"{path}: line {line} has {counted(len(row), 'column')}, the first line has "
-                f"{len(first)}"
-            )
+    _check_widths(path, body, len(first))
     return [row[at] for _, row in body]
+
+
+def _check_widths(path: object, rows: Iterable[tuple[int, Row]], width: int) -> None:
+    for line, row in rows:
+        if len(row) != width:
+            columns = counted(len(row), "column")
+            raise InputError(f"{path}: line {line} has {columns}, the first line has {width}")
