@@ -209,9 +209,9 @@ def test_disguises(tmp_path, monkeypatch):
         refusal(tmp_path / "p.rpml")
     with zipfile.ZipFile(tmp_path / "z.rpml", "w") as archive:
         archive.writestr("data.pkl", pickle.dumps(Trap()))
-    assert "zip" in refusal(tmp_path / "z.rpml")
+    assert "not an rpml file" in refusal(tmp_path / "z.rpml")
     np.save(tmp_path / "n.npy", np.zeros(3))
-    assert ".npy" in refusal(tmp_path / "n.npy")
+    assert "not an rpml file" in refusal(tmp_path / "n.npy")
     save_file({"a": np.zeros(3)}, tmp_path / "s")
     assert "not written by rpml" in refusal(tmp_path / "s")
     assert not (tmp_path / "executed").exists()
@@ -234,13 +234,3 @@ def test_missing_empty_and_special_files(tmp_path):
     assert "regular file" in refusal(tmp_path)
     os.mkfifo(tmp_path / "pipe")
     assert "regular file" in refusal(tmp_path / "pipe")
-
-
-def test_a_header_of_any_length_is_read(tmp_path):
-    """Its length comes first: 0x0480 are the first bytes of a pickle too."""
-    path, lengths = tmp_path / "m", set()
-    for extra in range(0, 1600, 7):
-        write_container(path, {"a": np.zeros(2)}, {"note": "x" * extra}, "model", 1)
-        lengths.add(path.read_bytes()[:2])
-        assert read_container(path, "model", 1)[1]["metadata"]["note"] == "x" * extra
-    assert lengths & {b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"}

@@ -26,14 +26,6 @@ from rpml.runtime.wording import first_line, reason_of
 MAX_BYTES = 32 * 2**30
 MAX_HEADER = 16 * 2**20
 _START = b'{"__metadata__":{"rpml":'
-_DISGUISES = {
-    b"PK\x03\x04": "a zip archive (an .npz or a PyTorch file?)",
-    b"\x93NUMPY": "a .npy array",
-    b"PAR1": "a parquet file",
-    b"\x80": "a pickle, which is never opened",
-    b"\x1f\x8b": "a gzip file",
-    b"\x89HDF": "an HDF5 file",
-}
 
 
 def _plain(value: object) -> Any:
@@ -113,15 +105,11 @@ def _check_file(path: Path) -> None:
         if not stat.S_ISREG(status.st_mode):
             raise ModelFormatError(f"{path} is not a regular file")
         with open(path, "rb") as file:
-            start, header = file.read(8), file.read(len(_START))
+            start = file.read(8)
     except OSError as error:
         raise ModelFormatError(f"cannot read {path}: {reason_of(error)}") from error
     if status.st_size == 0:
         raise ModelFormatError(f"{path} is empty")
-    for magic, meaning in _DISGUISES.items():
-        # the length of an rpml header may begin with the same bytes: 0x0480 looks like a pickle
-        if start.startswith(magic) and header != _START:
-            raise ModelFormatError(f"{path} is {meaning}, not an rpml file")
     length = int.from_bytes(start, "little")
     if len(start) < 8 or length > min(status.st_size - 8, MAX_HEADER):
         raise ModelFormatError(f"{path} is not an rpml file, or is truncated")

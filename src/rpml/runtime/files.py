@@ -318,9 +318,9 @@ def _link(draft: Path, target: Path) -> None:
     """Give a file its name, which must be free, also while another process does the same."""
     try:
         try:
-            os.link(draft, target, follow_symlinks=False)
-        except (OSError, NotImplementedError) as error:
-            if isinstance(error, OSError) and error.errno not in _NO_LINKS:
+            os.link(draft, target)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
                 raise
             # no hard links here: the name is taken by an empty file first, which a kill would leave
             os.close(os.open(target, os.O_EXCL | os.O_WRONLY | _NEW, 0o600))
