@@ -31,11 +31,6 @@ STAGES = {
 _SECONDS_BETWEEN_LINES = 2.0
 
 
-def shown_rate(value: float) -> str:
-    """Format a number of seconds or steps per second: three digits, without an exponent."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value >= 0.001 else "0"
-
-
 class Reporter:
     """Receives progress reports and shows nothing; subclasses display them."""
 
@@ -85,7 +80,7 @@ class LineReporter(Reporter):
             parts.append(f"done in {elapsed:.1f} s")
         elif min(elapsed, steps) > 0 and event.total > 1:
             left = (event.total - event.done) * elapsed / steps
-            parts.append(f"{shown_rate(steps / elapsed)}/s, {left:.0f} s left")
+            parts.append(f"{steps / elapsed:.3g}/s, {left:.0f} s left")
         print(" ".join(parts).rstrip(","), file=sys.stderr, flush=True)
 
 

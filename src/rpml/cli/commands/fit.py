@@ -21,7 +21,7 @@ from rpml.cli.options.knowledge import (
     read_knowledge,
 )
 from rpml.cli.options.reading import LabeledReadingOptions
-from rpml.cli.progress import STAGES, Stopper, answering, shown_rate
+from rpml.cli.progress import STAGES, Stopper, answering
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -122,14 +122,14 @@ class SupervisionOptions:
 
     def paths(self) -> list[str | None]:
         """Return the files that are read."""
-        other = ("conflicts", "nuisance")
-        paths = [path for name, path in vars(self).items() if name not in other]
-        return paths + nuisance_files(self.nuisance)
+        files = {**vars(self), "conflicts": None, "nuisance": None}
+        return [*files.values(), *nuisance_files(self.nuisance)]
 
-    def files(self, features: str) -> dict[str, str | None]:
-        """Return the names of the files, to be stored in the model file."""
-        paths = {"features": features, **vars(self)}
-        return {k: v and os.path.basename(v) for k, v in paths.items() if k != "conflicts"}
+    def notes(self, features: str, reading: LabeledReadingOptions) -> Json:
+        """Return the names of files and columns, to be stored in the model file."""
+        files = {"features": features, **vars(self), "conflicts": None}
+        names = {name: path and os.path.basename(path) for name, path in files.items()}
+        return {k: v for k, v in {**names, **vars(reading)}.items() if v is not None}
 
     def reading_options(
         self, features: str, reading: LabeledReadingOptions, on_dask: bool
@@ -162,11 +162,7 @@ class SupervisionOptions:
         if self.labels is not None:
             model.set_params(use_labels=True)
             inputs["y"] = reading.read_labels(self.labels, data)
-        files = {
-            "must_link": self.must_link,
-            "cannot_link": self.cannot_link,
-            "comparisons": self.comparisons,
-        }
+        files = {k: vars(self)[k] for k in ("must_link", "cannot_link", "comparisons")}
         return inputs | read_constraints(files, data, inputs.get("y"), self.conflicts)
 
 
@@ -218,8 +214,7 @@ def run(
         return
     if output is None:
         raise InputError("give the model file to write with -o MODEL, or --dry-run")
-    notes = {**supervision.files(features), **vars(reading)}
-    notes = {name: value for name, value in notes.items() if value is not None}
+    notes = supervision.notes(features, reading)
     keep = {"exemplars": keep_exemplars, "training": keep_training}
     job = ResumableFit(output, resume, force, checkpoint, notes, **keep)
     job.check([features, *supervision.paths()])
@@ -255,22 +250,33 @@ def run(
         )
     fields: Json = summary(outcome.model, output)
     fields |= {} if advice is None else {"codes": advice.output}
-    if outcome.state == "complete":
-        console.result(fields, f"{output} is already complete")
-    else:
-        asked = {} if on_dask else discounted(outcome.model, data, inputs.get("nuisance"), fields)
-        console.result(fields, fields_text(shown(outcome.model, fields) | asked))
+    text = f"{output} is already complete"
+    if outcome.state != "complete":
+        text = outcome_text(
+            outcome.model, None if on_dask else data, inputs.get("nuisance"), fields
+        )
+    console.result(fields, text)
 
 
-def discounted(model: RPML, data: Features, nuisance: Any, fields: Json) -> dict[str, object]:
-    """Return the line that asks about pairs which the model separated; they are a field, too."""
+def outcome_text(model: RPML, data: Features | None, nuisance: Any, fields: Json) -> str:
+    """Return the fields that apply in words, and a question about pairs that the model separated.
+
+    Their ids become a field, too.
+    """
+    from rpml.estimator.description import outcome_lines
     from rpml.estimator.knowledge import as_nuisance
     from rpml.evaluation.separated import discounted_pairs, named_pairs, separated_question
 
+    solver = ("iterations", "converged", "message")
+    lines = {n: value for n, value in fields.items() if value is not None and n not in solver}
+    lines |= outcome_lines(model)
+    if data is None:  # on a cluster
+        return fields_text(lines)
     known = as_nuisance(nuisance, len(data.values))
     pairs = discounted_pairs(model, data.values, None if known is None else known.values)
     fields["separated"] = named_pairs(pairs, data.ids)
-    return {"discounted": separated_question(fields["separated"])} if pairs else {}
+    asked = {"discounted": separated_question(fields["separated"])} if pairs else {}
+    return fields_text(lines | asked)
 
 
 def estimate(features: str, model: RPML, read: ReadOptions, console: Console) -> None:
@@ -288,7 +294,6 @@ def estimate(features: str, model: RPML, read: ReadOptions, console: Console) ->
     settings = {k: v for k, v in model.get_params(deep=False).items() if k != "callback"}
     mapped = type(data).__name__ == "memmap"
     expected = estimate_resources(n, d, X=data, mapped=mapped, **settings)
-    available = memory_gb()
     fields = {
         "rows": n,
         "features": d,
@@ -296,20 +301,10 @@ def estimate(features: str, model: RPML, read: ReadOptions, console: Console) ->
         "seconds": round(expected.seconds, 3),
         "stages": {name: round(seconds, 3) for name, seconds in expected.stages.items()},
         "pilot_rows": expected.pilot_rows,
-        "machine_memory_gb": available,
+        "machine_memory_gb": memory_gb(),
     }
-    stages = ", ".join(
-        f"{STAGES.get(name, name)} {shown_rate(s)}" for name, s in expected.stages.items()
-    )
-    room = "" if available is None else f" (this machine has {available:g} GB)"
-    lines = {
-        "rows": n,
-        "features": d,
-        "memory": f"{fields['memory_gb']:g} GB{room}",
-        "seconds": f"{shown_rate(expected.seconds)} ({stages})",
-        "extrapolated from": counted(expected.pilot_rows, "row"),
-    }
-    console.result(fields, fields_text(lines))
+    stages = (f"{STAGES.get(name, name)} {s:.3f}" for name, s in expected.stages.items())
+    console.result(fields, fields_text(fields | {"stages": ", ".join(stages)}))
 
 
 @contextmanager
@@ -331,15 +326,6 @@ def how_to_go_on(job: ResumableFit) -> str:
         return "run the command again to start over"
     again = [argument for argument in sys.argv[1:] if argument != "--resume"]
     return f"continue with: rpml {shlex.join([*again, '--resume'])}"
-
-
-def shown(model: RPML, fields: dict[str, object]) -> dict[str, object]:
-    """Return the fields that apply, with what the fit came to in words."""
-    from rpml.estimator.description import outcome_lines
-
-    solver = ("iterations", "converged", "message", "separated")
-    lines = {n: value for n, value in fields.items() if value is not None and n not in solver}
-    return lines | outcome_lines(model)
 
 
 def summary(model: RPML, output: str) -> Json:
