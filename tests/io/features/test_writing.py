@@ -45,6 +45,15 @@ def test_labels_round_trip(tmp_path, ids, kind):
     assert read_labels(path, 23, as_ids(ids)).tolist() == labels.tolist()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_vectors_in_npy_have_their_ids_in_a_file_next_to_them(tmp_path, kind):
+    (tmp_path / "x.ids.csv").write_text("mine")
+    values = np.ones((2, 2), np.float32)
+    layout, ids = Layout("X", ["a", "b"], "id"), np.array(["u", "v"], object)
+    write_table(str(tmp_path / f"x.{kind}"), values, layout, ids, overwrite=True)
+    assert ((tmp_path / "x.ids.csv").read_text() == "mine") == (kind != "npy")
+
+
 @pytest.mark.parametrize("kind", ["npz", "parquet"])
 def test_integer_ids_stay_integers(tmp_path, X, kind):
     path = f"{tmp_path}/out.{kind}"

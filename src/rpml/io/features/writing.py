@@ -358,7 +358,7 @@ def table_writer(outputs: Outputs, path: str, layout: Layout) -> Iterator[Writer
         writer = WRITERS[Path(path).suffix.lower()](outputs.new(path), layout)
     yield writer
     writer.close()
-    if isinstance(writer, NpyWriter):
+    if type(writer) is NpyWriter:  # an archive holds its ids
         write_ids(outputs, Path(path), writer, layout)
 
 
