@@ -169,21 +169,13 @@ def test_the_whitening_tells_how_far_it_is():
 
 
 SETTINGS = [
-    dict(
-        zip(
-            ("epsilon", "merge", "affinity", "bandwidth", "method", "symmetric"),
-            values,
-            strict=True,
-        )
-    )
+    dict(zip(("epsilon", "merge", "affinity", "method"), values, strict=True))
     for values in [
-        ("auto", None, "gaussian", "local", "auto", True),
-        ("auto", "average", "gaussian", "local", "exact", True),
-        ("auto", "average", "gaussian", "global", "auto", True),
-        ("auto", "average", "cosine", "local", "auto", True),
-        (0.2, None, "gaussian", "balanced", "exact", True),
-        ("auto", None, "gaussian", 0.3, "auto", False),
-        ("auto", "average", "gaussian", "local", "ann", False),
+        ("auto", None, "gaussian", "auto"),
+        ("auto", "average", "gaussian", "exact"),
+        ("auto", "average", "cosine", "auto"),
+        (0.2, None, "gaussian", "exact"),
+        ("auto", "average", "gaussian", "ann"),
     ]
 ]
 
@@ -207,7 +199,6 @@ def test_one_authority_ascent_shift(settings, seed):
         {"epsilon": "typo"},
         {"method": "nonsense"},
         {"affinity": "linear"},
-        {"bandwidth": "wide"},
         {"merge": "all"},
         {"gamma": -1},
     ],

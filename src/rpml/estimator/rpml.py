@@ -19,7 +19,7 @@ from rpml.estimator.knowledge import CONSTRAINTS, fit_inputs
 from rpml.io.checkpoint import Checkpoint
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.pipeline import learn_in_memory
-from rpml.method.settings import FitSettings, fit_shape
+from rpml.method.settings import FitSettings, search_memory
 from rpml.method.update import update
 from rpml.runtime.context import (
     WORKING_MEMORY,
@@ -27,7 +27,6 @@ from rpml.runtime.context import (
     Json,
     PrintedProgress,
     Progress,
-    working_memory,
 )
 from rpml.runtime.rows import (
     Labels,
@@ -326,8 +325,7 @@ class RPML(
             comparisons=comparisons,
             conflicts=conflicts,
         )
-        blocks = working_memory(fit_shape(self, n, X, mapped), self.memory_limit)
-        context = self._context(store, blocks)
+        context = self._context(store, search_memory(self, n, X, mapped))
         rows, scale = to_common_scale(X, self.normalize_input or self.whiten is None)
         inputs = inputs.divided(scale)
         with using_jobs(self.n_jobs):

@@ -11,10 +11,10 @@ import numpy as np
 from rpml.estimator import RPML
 from rpml.estimator.knowledge import check_size
 from rpml.method.graph.neighbors import EXACT_ROWS
-from rpml.method.settings import fit_shape
+from rpml.method.settings import fit_memory
 from rpml.method.whitening.constants import SCATTER_ROWS
 from rpml.method.whitening.linear_map import principal_axes
-from rpml.runtime.context import Json, Progress, peak
+from rpml.runtime.context import Json, Progress
 from rpml.runtime.rows import Array
 
 _FIRST_PILOT = 2500
@@ -76,8 +76,8 @@ def estimate_resources(
     # every row is checked and enters mean and moments; the other stages work on a sample
     stages["prepare"] += READS * moments * max(0, n - rows) / rows
     like = np.empty((0, d), np.float32 if X is None else X.dtype)
-    shape = fit_shape(model, n, like, mapped)
-    return Resources(n, d, peak(shape), sum(stages.values()), stages, rows)
+    memory = fit_memory(model, n, like, mapped)[1]
+    return Resources(n, d, memory, sum(stages.values()), stages, rows)
 
 
 def _run_pilots(

@@ -16,7 +16,6 @@ from rpml.method.clustering.pseudo_labels import (
     find_exemplars,
     is_array,
     pseudo_labels,
-    uses_graph,
 )
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
 from rpml.method.objective.triplet_loss import TripletObjective
@@ -136,7 +135,7 @@ class Stages:
     def neighbors(self, Z: Array, inputs: FitInputs) -> Neighbors | None:
         """Find the k-NN graph of the rows, or of one mean per group; None if AAS is not used."""
         clusterer = as_clusterer(self.settings.clustering, self.settings.n_neighbors)
-        if not uses_graph(clusterer):
+        if not isinstance(clusterer, AuthorityAscentShift):
             return None
         points = _instances(Z, inputs.groups)[0]
         return self._search("neighbors", points, clusterer)

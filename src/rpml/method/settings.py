@@ -16,10 +16,13 @@ from rpml.method.whitening.constants import SCATTER_ROWS
 from rpml.method.whitening.groups import Groups, drop_singles, sample_rows
 from rpml.method.whitening.neighborhoods import n_leading_axes
 from rpml.method.whitening.nuisance import Nuisance
-from rpml.runtime.context import Shape
+from rpml.runtime.context import WORKING_MEMORY
 from rpml.runtime.rows import Array, Labels, divided
+from rpml.runtime.threads import SUM_CHUNKS, thread_count
 
 DEFAULT_COMPONENTS = 128
+BASE_MEMORY = 300 * 2**20  # the interpreter with numpy, scipy, scikit-learn and compiled kernels
+MIN_BLOCKS = 16 * 2**20  # bytes
 
 
 @dataclass(frozen=True)
@@ -194,24 +197,37 @@ class FitResult:
         return replace(result, training=training, message=message)
 
 
-def fit_shape(settings: Any, n: int, like: Array, mapped: bool) -> Shape:
-    """Return what determines the memory of a fit of n rows of the width and dtype of `like`.
+def fit_memory(settings: Any, n: int, like: Array, mapped: bool) -> tuple[int, int]:
+    """Return the peak bytes of a fit of n rows, without and with the blocks of the search.
 
-    `settings` has the parameters of `rpml.RPML`.
+    `settings` has the parameters of `rpml.RPML`, `like` the width and dtype of the rows; if they
+    are memory-mapped, they take no memory of their own.
     """
-    d, n_read = like.shape[1], n
+    d, number, n_read = like.shape[1], max(4, like.dtype.itemsize), n
     n = min(n, settings.subsample or n)
     size = settings.n_components or min(DEFAULT_COMPONENTS, d)
-    n_axes = n_leading_axes(n, d, size)
-    return Shape(
-        n=n,
-        d=d,
-        n_components=size,
-        n_neighbors=settings.n_neighbors,
-        n_triplets=min(settings.max_triplets, settings.triplets_per_anchor * n),
-        itemsize=like.dtype.itemsize,
-        mapped=mapped,
-        n_read=n_read,
-        n_axes=n_axes,
-        sample=min(n, SCATTER_ROWS) * 4 * n_axes,
-    )
+    n_axes, n_edges = n_leading_axes(n, d, size), n * settings.n_neighbors
+    own = ((0 if mapped else n_read) + (n if n_read > n else 0)) * d * like.dtype.itemsize
+    rows = n * n_axes * number  # preprocessed
+    whitening = 16 * min(n, SCATTER_ROWS) * n_axes
+    # 8 bytes per neighbor; the graph in both directions, and a copy while they are merged
+    search, graph = rows + 16 * n_edges, rows + 34 * n_edges
+    moving = n * size * number * (4 + min(thread_count(), SUM_CHUNKS))
+    n_triplets = min(settings.max_triplets, settings.triplets_per_anchor * n)
+    solver = rows + 8 * n_edges + moving + 60 * n_triplets
+    held = BASE_MEMORY + own + max(whitening, search, graph, solver)
+    return held, held + min(WORKING_MEMORY // 2, 17 * n * d)  # less for few rows
+
+
+def search_memory(settings: Any, n: int, like: Array, mapped: bool) -> int:
+    """Return the bytes for the search's blocks; ValueError if `memory_limit` is too little."""
+    if (limit := settings.memory_limit) is None:
+        return WORKING_MEMORY
+    held = fit_memory(settings, n, like, mapped)[0]
+    if limit - held < MIN_BLOCKS:
+        raise ValueError(
+            f"memory_limit={limit} ({limit / 2**30:.2f} GB) is too little: this fit needs about "
+            f"{(held + MIN_BLOCKS) / 2**30:.2f} GB; raise the limit, lower n_neighbors or fit a "
+            "sample of the rows."
+        )
+    return int(min(limit - held, WORKING_MEMORY))

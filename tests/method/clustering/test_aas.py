@@ -61,18 +61,17 @@ def literal_aas(W, omega, gamma, epsilon):
     return np.array(parents), np.array(ends)
 
 
-def random_graph(seed, n=25, density=0.3, symmetric=True):
+def random_graph(seed, n=25, density=0.3):
     rng = np.random.default_rng(seed)
     W = rng.random((n, n)) * (rng.random((n, n)) < density)
     W = np.round(W, 1) if seed % 2 else W  # every other graph has many ties
     np.fill_diagonal(W, 0)
-    return np.maximum(W, W.T) if symmetric else W
+    return np.maximum(W, W.T)
 
 
-@pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("seed", range(8))
-def test_ascent_is_the_papers(seed, symmetric):
-    W = random_graph(seed, symmetric=symmetric)
+def test_ascent_is_the_papers(seed):
+    W = random_graph(seed)
     graph = sparse.csr_matrix(W)
     for gamma, epsilon in ((0.0, 1e-9), (100.0, 0.3), (1e4, 0.65)):
         result = GraphAscent(graph, gamma).run(epsilon)
@@ -109,31 +108,10 @@ def test_authority_of_a_symmetric_graph_is_its_degree():
     assert omega[3] == 0
 
 
-def test_authority_of_a_directed_graph_is_stationary():
-    W = random_graph(2, density=0.5, symmetric=False)
+def test_authority_is_stationary():
+    W = random_graph(2, density=0.5)
     omega = authority(sparse.csr_matrix(W))
-    P = W / W.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(omega @ P, omega, atol=1e-9)
-    assert omega.sum() == pytest.approx(1.0)
-
-
-def test_authority_of_a_periodic_graph():
-    cycle = sparse.csr_matrix(np.roll(np.eye(6), 1, axis=1))
-    np.testing.assert_allclose(authority(cycle), 1 / 6, atol=1e-9)
-
-
-@pytest.mark.parametrize(
-    "W",
-    [
-        np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0.0]]),  # a dead end
-        np.kron(np.eye(2), np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0.0]])),  # two components
-        np.array([[0, 1, 1], [0, 0, 1], [0, 1, 0.0]]),  # no way back to the first
-    ],
-)
-def test_authority_of_reducible_graphs_is_a_distribution(W):
-    omega = authority(sparse.csr_matrix(W))
-    assert omega.sum() == pytest.approx(1.0)
-    assert (omega > 0).all()
+    np.testing.assert_allclose(omega @ (W / W.sum(axis=1, keepdims=True)), omega, atol=1e-12)
 
 
 def test_authority_without_edges_is_uniform():
@@ -205,23 +183,12 @@ def test_a_given_epsilon_is_the_papers_threshold():
     assert model.n_clusters_ == len(set(ends.tolist())) == len(model.modes_)
 
 
-def test_given_graphs_and_neighbors():
+def test_given_neighbors():
     X, _ = make_moons(150, noise=0.05, random_state=1)
     near = nearest_neighbors(X, 15, metric="euclidean")
-    graph = affinity_graph(near, affinity="gaussian")
     wanted = AuthorityAscentShift(n_neighbors=15).fit_predict(X)
     assert wanted.max() >= 1
     np.testing.assert_array_equal(AuthorityAscentShift().fit_predict(near), wanted)
-    for form in (graph, graph.tocoo(), graph.toarray()):
-        model = AuthorityAscentShift(metric="precomputed")
-        np.testing.assert_array_equal(model.fit_predict(form), wanted)
-
-
-def test_directed_graph():
-    X, y = make_moons(200, noise=0.05, random_state=2)
-    model = AuthorityAscentShift(n_neighbors=20, symmetric=False, merge=None).fit(X)
-    assert homogeneity_score(y, model.labels_) > 0.98
-    assert model.authority_.sum() == pytest.approx(1.0)
 
 
 def test_rows_in_another_order_give_the_same_clusters():
@@ -272,7 +239,7 @@ def test_a_threshold_that_cuts_all_or_nothing_warns():
         model = AuthorityAscentShift(n_neighbors=10, epsilon=5.0, merge=None).fit(X)
     assert model.n_clusters_ == 60
     with pytest.warns(UserWarning, match="a single cluster"):
-        AuthorityAscentShift(59, epsilon=1e-30, gamma=0, bandwidth=100.0, merge=None).fit(X)
+        AuthorityAscentShift(59, epsilon=1e-30, gamma=0, merge=None).fit(X)
 
 
 def test_a_number_that_cannot_be_had_warns():
@@ -300,9 +267,6 @@ def test_fewer_rows_than_neighbors():
         ("epsilon", "best"),
         ("metric", "hamming"),
         ("affinity", "linear"),
-        ("bandwidth", -2.0),
-        ("bandwidth", "wide"),
-        ("symmetric", "no"),
         ("merge", "all"),
         ("n_clusters", 0),
         ("n_clusters", 2.5),

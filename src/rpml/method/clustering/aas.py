@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
-from rpml.method.clustering.ascent import GraphAscent, affinity_graph, check_graph
+from rpml.method.clustering.ascent import GraphAscent, affinity_graph
 from rpml.method.clustering.hierarchy import MERGE_NEIGHBORS, merge_basins
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
 from rpml.runtime.rows import as_matrix
@@ -42,14 +42,9 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     epsilon : float or "auto", default="auto"
         Relevance that a neighbor must exceed: a threshold on affinities, as printed in the paper.
         "auto" adapts to the affinities; see `choose_epsilon`.
-    metric : "euclidean", "cosine" or "precomputed", default="euclidean"
-        With "precomputed", fit takes the affinity graph, a square (sparse) non-negative matrix.
+    metric : "euclidean" or "cosine", default="euclidean"
     affinity : "gaussian" or "cosine", default="gaussian"
         Weight of an edge of the graph; "cosine" needs metric="cosine".
-    bandwidth : "local", "balanced", "global" or float, default="local"
-        Scale of the Gaussian; see `rpml.method.clustering.ascent.affinity_graph`.
-    symmetric : bool, default=True
-        Whether an edge needs only one of its two rows to have the other as a neighbor.
     merge : "average" or None, default="average"
         "average" merges the basins (not in the paper). None is the ascent as printed.
     n_clusters : int, default=None
@@ -116,10 +111,8 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         "n_neighbors": [_COUNT],
         "gamma": [Interval(Real, 0, None, closed="left")],
         "epsilon": [StrOptions({"auto"}), _POSITIVE],
-        "metric": [StrOptions({"euclidean", "cosine", "precomputed"})],
+        "metric": [StrOptions({"euclidean", "cosine"})],
         "affinity": [StrOptions({"gaussian", "cosine"})],
-        "bandwidth": [StrOptions({"local", "balanced", "global"}), _POSITIVE],
-        "symmetric": ["boolean"],
         "merge": [StrOptions({"average"}), None],
         "n_clusters": [_COUNT, None],
         "min_cluster_size": [_COUNT],
@@ -134,8 +127,6 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         *,
         metric: str = "euclidean",
         affinity: str = "gaussian",
-        bandwidth: str | float = "local",
-        symmetric: bool = True,
         merge: str | None = "average",
         n_clusters: int | None = None,
         min_cluster_size: int = 5,
@@ -146,23 +137,18 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.epsilon = epsilon
         self.metric = metric
         self.affinity = affinity
-        self.bandwidth = bandwidth
-        self.symmetric = symmetric
         self.merge = merge
         self.n_clusters = n_clusters
         self.min_cluster_size = min_cluster_size
         self.method = method
 
-    def fit(
-        self, X: ArrayLike | Neighbors | sparse.spmatrix, y: object = None
-    ) -> AuthorityAscentShift:
+    def fit(self, X: ArrayLike | Neighbors, y: object = None) -> AuthorityAscentShift:
         """Find the modes of X.
 
         Parameters
         ----------
-        X : ndarray of shape (n_samples, n_features), Neighbors or graph
-            Features; neighbors that `nearest_neighbors` found; or, with metric="precomputed",
-            affinities.
+        X : ndarray of shape (n_samples, n_features) or Neighbors
+            Features, or neighbors that `nearest_neighbors` found.
         y : ignored, default=None
         """
         ascent = self.ascent(X)
@@ -183,40 +169,27 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._warn(ascent.graph)
         return self
 
-    def ascent(self, X: ArrayLike | Neighbors | sparse.spmatrix) -> GraphAscent:
+    def ascent(self, X: ArrayLike | Neighbors) -> GraphAscent:
         """Return the graph of X, ready to ascend; takes the same input as `fit`."""
         self.check_parameters()
-        if self.metric == "precomputed":
-            X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
-            graph = check_graph(X)
-            near, symmetric = sparse.csr_matrix(graph.maximum(graph.T)), None
+        if isinstance(X, Neighbors):
+            self.n_features_in_, neighbors = X.n_neighbors, X
         else:
-            neighbors, symmetric = self._neighbors(X), self.symmetric
-            graph = self._affinities(neighbors, symmetric)
-            near = self._affinities(neighbors.first(MERGE_NEIGHBORS)) if self.merge else None
+            rows = validate_data(
+                self, as_matrix(X), dtype=[np.float64, np.float32], ensure_min_samples=2
+            )
+            neighbors = nearest_neighbors(
+                rows, self.n_neighbors, metric=self.metric, method=self.method
+            )
         merge = None
         if self.merge:
             merge = partial(
                 merge_basins,
-                near,
+                affinity_graph(neighbors.first(MERGE_NEIGHBORS), self.affinity),
                 n_clusters=self.n_clusters,
                 min_cluster_size=self.min_cluster_size,
             )
-        return GraphAscent(graph, float(self.gamma), symmetric, merge)
-
-    def _neighbors(self, X: object) -> Neighbors:
-        if isinstance(X, Neighbors):
-            self.n_features_in_ = X.n_neighbors
-            return X
-        rows = validate_data(
-            self, as_matrix(X), dtype=[np.float64, np.float32], ensure_min_samples=2
-        )
-        return nearest_neighbors(rows, self.n_neighbors, metric=self.metric, method=self.method)
-
-    def _affinities(self, neighbors: Neighbors, symmetric: bool = True) -> sparse.csr_matrix:
-        return affinity_graph(
-            neighbors, affinity=self.affinity, bandwidth=self.bandwidth, symmetric=symmetric
-        )
+        return GraphAscent(affinity_graph(neighbors, self.affinity), float(self.gamma), merge)
 
     def check_parameters(self) -> None:
         """Raise ValueError for an invalid setting."""
@@ -246,9 +219,3 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             UserWarning,
             stacklevel=3,
         )
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self.metric == "precomputed"
-        tags.input_tags.sparse = self.metric == "precomputed"
-        return tags

@@ -1,15 +1,12 @@
 """Authority ascent: affinity graph, authority, thresholds and the climb to the modes."""
 
-import logging
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from rpml.method.clustering.hierarchy import MergeTree
 from rpml.method.graph.neighbors import Neighbors
@@ -18,42 +15,29 @@ from rpml.runtime.rows import Labels, slices
 from rpml.runtime.threads import run_chunks
 from rpml.runtime.wording import counted
 
-logger = logging.getLogger(__name__)
-_TELEPORT = 0.05  # probability of a jump, on a graph that is not strongly connected
-_MAX_STEPS = 1000  # of the power iteration
 _RANK = 7  # the neighbor whose affinity represents a node's neighborhood
 _ABOVE = 1.2  # epsilon="auto": this factor above the typical affinity of that neighbor,
 _CUT_OFF = 0.3  # but disconnecting at most this share of the nodes from all others
 _LOCAL_NEIGHBOR = 7  # its distance is a point's bandwidth (Zelnik-Manor and Perona, 2004)
 
 
-def affinity_graph(
-    neighbors: Neighbors,
-    *,
-    affinity: str = "cosine",
-    bandwidth: str | float = "local",
-    symmetric: bool = True,
-) -> sparse.csr_matrix:
-    """Return the (n, n) float32 graph of affinities between rows and their neighbors.
+def affinity_graph(neighbors: Neighbors, affinity: str = "cosine") -> sparse.csr_matrix:
+    """Return the symmetric (n, n) float32 graph of affinities between rows and their neighbors.
 
     The affinity "cosine" is max(0, cos) and needs neighbors of metric="cosine"; "gaussian" is
-    exp(-|x_i - x_j|^2 / (2 s_i s_j)). s_i is the distance to the 7th neighbor of i ("local"), its
-    median over all rows ("global"), their geometric mean ("balanced") or a number. Local
-    affinities are comparable across dense and sparse regions but independent of the density,
-    global ones are the opposite. A `symmetric` graph has an edge if either end found the other
-    (the union, max(W, W')). Both ends give it the same weight, so nothing is averaged and no point
-    loses its neighbors.
+    exp(-|x_i - x_j|^2 / (2 s_i s_j)), where s_i is the distance to the 7th neighbor of i, so that
+    dense and sparse regions compare. There is an edge if either end found the other (the union,
+    max(W, W')); both ends give it the same weight, so nothing is averaged.
     """
     n, k = neighbors.indices.shape
-    weight = _cosine_weights if affinity == "cosine" else partial(_gaussian_weights, bandwidth)
+    weights = _cosine_weights(neighbors) if affinity == "cosine" else _gaussian_weights(neighbors)
     indptr = np.arange(0, n * k + 1, k, dtype=np.int64 if 2 * n * k > 2**31 - 1 else np.int32)
     # copy the indices: sorting the matrix must not reorder the caller's neighbors
-    columns = neighbors.indices.ravel().copy()
-    weights = weight(neighbors).ravel()
-    graph = sparse.csr_matrix((weights, columns, indptr), shape=(n, n), copy=False)
+    edges = weights.ravel(), neighbors.indices.ravel().copy(), indptr
+    graph = sparse.csr_matrix(edges, shape=(n, n), copy=False)
     graph.eliminate_zeros()
     graph.sort_indices()
-    return graph.maximum(graph.T.tocsr()) if symmetric else graph
+    return graph.maximum(graph.T.tocsr())
 
 
 def _cosine_weights(neighbors: Neighbors) -> NDArray[np.float32]:
@@ -65,8 +49,10 @@ def _cosine_weights(neighbors: Neighbors) -> NDArray[np.float32]:
     return np.asarray(np.maximum(np.float32(1.0) - half, np.float32(0.0)))
 
 
-def _gaussian_weights(bandwidth: str | float, neighbors: Neighbors) -> NDArray[np.float32]:
-    scale = _bandwidths(bandwidth, neighbors)
+def _gaussian_weights(neighbors: Neighbors) -> NDArray[np.float32]:
+    near = neighbors.distances[:, min(_LOCAL_NEIGHBOR, neighbors.n_neighbors) - 1].astype(float)
+    # a point among duplicates gets the typical scale, or its other edges would vanish
+    scale = np.where(near > 0, near, np.median(near[near > 0]) if near.any() else 1.0)
     out = np.empty(neighbors.indices.shape, dtype=np.float32)
     for part in slices(len(out), 65536):
         square = np.square(neighbors.distances[part], dtype=np.float64)
@@ -75,74 +61,15 @@ def _gaussian_weights(bandwidth: str | float, neighbors: Neighbors) -> NDArray[n
     return out
 
 
-def _bandwidths(bandwidth: str | float, neighbors: Neighbors) -> NDArray[np.float64]:
-    """Return s_i of every row."""
-    if not isinstance(bandwidth, str):
-        return np.full(len(neighbors.indices), float(bandwidth))
-    near = neighbors.distances[:, min(_LOCAL_NEIGHBOR, neighbors.n_neighbors) - 1].astype(float)
-    # a point among duplicates gets the typical scale, or its other edges would vanish
-    typical = float(np.median(near[near > 0])) if (near > 0).any() else 1.0
-    local = np.where(near > 0, near, typical)
-    share = {"local": 1.0, "balanced": 0.5, "global": 0.0}[bandwidth]
-    return np.asarray(typical * (local / typical) ** share)
-
-
-def check_graph(graph: ArrayLike | sparse.spmatrix) -> sparse.csr_matrix:
-    """Validate a user's affinity graph: square, finite, non-negative; the diagonal is dropped."""
-    graph = sparse.csr_matrix(graph, copy=True)  # it changes below
-    if graph.shape[0] != graph.shape[1]:
-        raise ValueError(f"precomputed graph: must be square, got {graph.shape}")
-    if not np.isfinite(graph.data).all():
-        raise ValueError("precomputed graph: affinities must be finite")
-    if graph.nnz and graph.data.min() < 0:
-        raise ValueError(
-            f"precomputed graph: affinities must be non-negative, got {graph.data.min()}"
-        )
-    if graph.diagonal().any():
-        graph.setdiag(0)
-    graph.sum_duplicates()
-    graph.eliminate_zeros()
-    return graph
-
-
-def authority(graph: sparse.csr_matrix, symmetric: bool | None = None) -> NDArray[np.float64]:
+def authority(graph: sparse.csr_matrix) -> NDArray[np.float64]:
     """Return the stationary distribution omega of the random walk P = D^-1 W, (n_samples,).
 
-    On a symmetric graph, connected or not, omega_i = d_i / sum d. On a directed one it is
-    iterated: a strongly connected graph has one stationary distribution, to which the lazy walk
-    (I + P) / 2 converges even if P is periodic; on any other graph the walker also jumps to a
-    random node with probability 0.05, and always from a node without edges, which makes the
-    distribution unique and the iteration converge. It is uniform if there are no edges.
-    `symmetric` is tested if None.
+    On a symmetric graph, connected or not, omega_i = d_i / sum d; uniform without any edge.
     """
     degree = np.asarray(graph.sum(axis=1, dtype=np.float64)).ravel()
-    if not degree.any():
-        return np.full(degree.size, 1.0 / degree.size)
-    if symmetric is None:
-        symmetric = (graph != graph.T).nnz == 0
-    if symmetric:
-        return np.asarray(degree / degree.sum())
-    return _power_iteration(graph, degree)
-
-
-def _power_iteration(graph: sparse.csr_matrix, degree: NDArray[np.float64]) -> NDArray[np.float64]:
-    n = degree.size
-    arrive = graph.T.tocsr().astype(np.float64)  # rows collect the incoming probability
-    share = np.where(degree > 0, 1.0 / np.where(degree > 0, degree, 1.0), 0.0)
-    strong = connected_components(graph, connection="strong", return_labels=False) == 1
-    jump = 0.0 if strong else _TELEPORT
-    omega = np.full(n, 1.0 / n)
-    for _ in range(_MAX_STEPS):
-        flow = arrive @ (omega * share)
-        flow += (1.0 - flow.sum()) / n  # from nodes without edges
-        step = 0.5 * (omega + flow) if strong else (1.0 - jump) * flow + jump / n
-        step /= step.sum()
-        change = float(np.abs(step - omega).sum())
-        omega = step
-        if change < 1e-10:
-            return np.asarray(omega)
-    logger.info("authority: %d steps, last change %.1e", _MAX_STEPS, change)
-    return np.asarray(omega)
+    return np.asarray(
+        degree / degree.sum() if degree.any() else np.full(degree.size, 1 / len(degree))
+    )
 
 
 def ascend(
@@ -263,20 +190,18 @@ class AASResult:
 
 @dataclass(frozen=True)
 class GraphAscent:
-    """Authority Ascent Shift on a graph.
+    """Authority Ascent Shift on a symmetric graph.
 
-    `symmetric` is tested if None. `merge` turns basins into clusters, see `merge_basins`; without
-    it the clusters are the basins of the ascent.
+    `merge` turns basins into clusters, see `merge_basins`; without it they are the clusters.
     """
 
     graph: sparse.csr_matrix
     gamma: float = 1e2
-    symmetric: bool | None = None
     merge: Callable[[Labels], tuple[Labels, Labels, MergeTree]] | None = None
 
     def run(self, epsilon: float | str = "auto") -> AASResult:
         """Run the ascent and return everything it finds."""
-        omega = authority(self.graph, self.symmetric)
+        omega = authority(self.graph)
         used = choose_epsilon(self.graph) if isinstance(epsilon, str) else float(epsilon)
         parents = ascend(self.graph, omega, self.gamma, used)
         modes, labels = np.unique(follow(parents), return_inverse=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,18 +45,13 @@ def is_array(clustering: object) -> bool:
     return not (isinstance(clustering, str) or hasattr(clustering, "fit_predict"))
 
 
-def uses_graph(clusterer: object) -> TypeGuard[AuthorityAscentShift]:
-    """Whether it clusters a k-NN graph, which can be passed to it."""
-    return isinstance(clusterer, AuthorityAscentShift) and clusterer.metric != "precomputed"
-
-
 def pseudo_labels(Z: Array, clusterer: object, neighbors: Neighbors | None = None) -> Labels:
     """Return the labels of the preprocessed rows Z.
 
     A clusterer without fit_predict is an array of pseudo-labels. `neighbors` is the k-NN graph of
     Z for Authority Ascent Shift; it is searched if None.
     """
-    if uses_graph(clusterer):
+    if isinstance(clusterer, AuthorityAscentShift):
         ascent = clone(clusterer).ascent(Z if neighbors is None else neighbors)
         return usable_labels(ascent, clusterer.epsilon)
     labels: Any = clusterer if is_array(clusterer) else clone(clusterer).fit_predict(Z)

@@ -9,7 +9,8 @@ from scipy import sparse
 from sklearn.base import clone
 
 from rpml.estimator import RPML
-from rpml.method.clustering.pseudo_labels import as_clusterer, uses_graph
+from rpml.method.clustering.aas import AuthorityAscentShift
+from rpml.method.clustering.pseudo_labels import as_clusterer
 from rpml.pages.explorer.index import ExactIndex
 from rpml.runtime.rows import Array, Labels, slices
 
@@ -126,7 +127,7 @@ def ascent_tree(
     elsewhere, or if the run does not reproduce them.
     """
     clusterer = as_clusterer(model.clustering, min(model.n_neighbors, len(X) - 1))
-    if not uses_graph(clusterer):
+    if not isinstance(clusterer, AuthorityAscentShift):
         return model.cluster_rows(X)[0] if labels is None else labels, None
     ascent = clone(clusterer).fit(np.asarray(model.preprocessing_.apply(X)))
     if labels is None:

@@ -1,0 +1,52 @@
+import numpy as np
+import pytest
+
+from rpml import RPML
+from rpml.method.settings import MIN_BLOCKS, fit_memory, search_memory
+from rpml.runtime.context import WORKING_MEMORY
+
+MILLION = RPML(64, subsample=None)
+LIKE = np.empty((0, 128), np.float32)
+
+
+def test_a_million_rows_as_measured(monkeypatch):
+    """Not below what benchmarks/results/scaling.json measured on two cores, nor far above it."""
+    monkeypatch.setattr("rpml.method.settings.thread_count", lambda: 2)
+    measured = 3012 * 2**20
+    assert measured < fit_memory(MILLION, 1_000_000, LIKE, mapped=False)[1] < 1.2 * measured
+
+
+def test_mapped_rows_take_nothing():
+    read, mapped = (fit_memory(MILLION, 1_000_000, LIKE, mapped)[0] for mapped in (False, True))
+    assert read - mapped == 4 * 128 * 1_000_000
+
+
+def test_a_limit_leaves_smaller_blocks():
+    need = fit_memory(MILLION, 1_000_000, LIKE, mapped=False)[0]
+
+    def limited(limit):
+        model = RPML(64, subsample=None, memory_limit=limit)
+        return search_memory(model, 1_000_000, LIKE, mapped=False)
+
+    assert limited(None) == WORKING_MEMORY
+    assert limited(2 * need) == WORKING_MEMORY
+    assert limited(need + 2 * MIN_BLOCKS) == 2 * MIN_BLOCKS
+
+
+def test_too_small_a_limit_is_refused_before_any_work():
+    calls = []
+    X = np.random.default_rng(0).normal(size=(500, 8))
+    model = RPML(2, memory_limit=1_000_000, callback=calls.append)
+    with pytest.raises(ValueError, match=r"memory_limit=1000000 .* needs about .* GB"):
+        model.fit(X)
+    assert calls == []
+
+
+def test_smaller_blocks_give_the_same_model():
+    X = np.random.default_rng(0).normal(size=(600, 12)).astype(np.float32)
+    X[:300] += 2
+    free = RPML(4, training="always", random_state=0).fit(X)
+    held = fit_memory(RPML(4), 600, X, mapped=False)[0]
+    tight = RPML(4, training="always", random_state=0, memory_limit=held + MIN_BLOCKS).fit(X)
+    np.testing.assert_array_equal(free.labels_, tight.labels_)
+    np.testing.assert_allclose(free.components_, tight.components_)
