@@ -35,7 +35,7 @@ from rpml.pages.explorer.catalog import cache_key, load_cache, make_catalog, sta
 from rpml.pages.items import Items
 from rpml.runtime.errors import InputError
 from rpml.search import Index
-from rpml.search.description import describe_index
+from rpml.search.index import describe_index
 from rpml.vision.images import MAX_PIXELS, ImageError, load_rgb
 from tests.faults.forging import FORGERS
 from tests.io.test_container import mutate as damage_anywhere

@@ -15,12 +15,11 @@ from rpml.evaluation.comparison import Split, make_split
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.evaluation.metrics.retrieval import checked_embedding
 from rpml.evaluation.registry import Method, chosen_methods
-from rpml.evaluation.table import Row, figure_text
+from rpml.evaluation.table import Row, figure_text, mean_figure
 from rpml.method.calibration import AxisRanges
-from rpml.method.codes import BITS, Codec, learn_codebooks, make_codec
+from rpml.method.codes import BITS, learn_codebooks, make_codec
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.whitening.linear_map import principal_axes
-from rpml.runtime.intervals import Interval, bounded, interval
 from rpml.runtime.rows import Array, sorted_sample, unit_rows
 
 logger = logging.getLogger(__name__)
@@ -52,19 +51,11 @@ def configurations(
     return [Configuration(sizes[o], o, n_bytes) for o in outputs if sizes[o] <= most]
 
 
-def fitted_codec(rows: Array, output: str, n_bytes: int = 0) -> Codec:
-    """Return the codec of unit rows, with ranges or codebooks of their own."""
-    books = None
-    if output == "pq":
-        books = learn_codebooks(rows, n_bytes, np.random.default_rng(0))
-    return make_codec(
-        output, rows.shape[1], AxisRanges.from_rows(rows, unit=True), books, unit=True
-    )
-
-
 def coded(rows: Array, output: str, n_bytes: int = 0) -> Array:
-    """Return unit rows after encoding and decoding."""
-    codec = fitted_codec(rows, output, n_bytes)
+    """Return unit rows after encoding and decoding, with ranges or codebooks of their own."""
+    books = learn_codebooks(rows, n_bytes, np.random.default_rng(0)) if output == "pq" else None
+    ranges = AxisRanges.from_rows(rows, unit=True)
+    codec = make_codec(output, rows.shape[1], ranges, books, unit=True)
     return codec.decode(codec.encode(rows))
 
 
@@ -137,11 +128,7 @@ def _figures(
 ) -> dict[str, float]:
     found = nearest_rows(queries, rows, near.shape[1], own=np.arange(len(rows)))[1]
     overlap = neighbor_overlap(near, found, near.shape[1])
-    figures = {"dim": rows.shape[1], **bounded("neighbors_kept", _interval(overlap))}
-    if labels is not None:
-        figures |= bounded("recall@1", _interval(labels[found[:, 0]] == labels))
-    return figures
-
-
-def _interval(values: ArrayLike) -> Interval:
-    return interval(values, np.random.default_rng(0))
+    figures = {"dim": rows.shape[1], **mean_figure("neighbors_kept", overlap)}
+    return figures | (
+        {} if labels is None else mean_figure("recall@1", labels[found[:, 0]] == labels)
+    )

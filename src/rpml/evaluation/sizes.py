@@ -20,11 +20,10 @@ from rpml.evaluation.codes import BYTES, Configuration, coded, configurations
 from rpml.evaluation.knowledge import subset
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.evaluation.metrics.retrieval import checked_codes, checked_embedding
-from rpml.evaluation.table import Row, figure_text
+from rpml.evaluation.table import Row, figure_text, mean_figure
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.runtime.context import Json
-from rpml.runtime.intervals import bounded, interval
 from rpml.runtime.rows import Array, sorted_sample, unit_rows
 from rpml.runtime.wording import counted
 
@@ -129,14 +128,8 @@ def recommend_size(
     size = n_bytes if n_bytes is not None else table[-1]["bytes"]
     row = next(row for row in table if row["bytes"] == size)
     reasons = (_advice(row, trial.raw), *_missed(row, trial, keep))
-    return SizeRecommendation(
-        chosen[size].n_components,
-        chosen[size].output,
-        size,
-        [*table, trial.raw],
-        reasons,
-        random_state,
-    )
+    code, whole = chosen[size], [*table, trial.raw]
+    return SizeRecommendation(code.n_components, code.output, size, whole, reasons, random_state)
 
 
 class _Trial:
@@ -162,9 +155,8 @@ class _Trial:
                 raise ValueError(
                     f"queries have {counted(given.shape[1], 'feature')}, X has {rows.shape[1]}."
                 )
-            self.queries = np.asarray(
-                given[sorted_sample(len(given), MAX_QUERIES, rng)], np.float32
-            )
+            asked = sorted_sample(len(given), MAX_QUERIES, rng)
+            self.queries = np.asarray(given[asked], np.float32)
         self.most = len(principal_axes(self.X, unit_input=True, center=True).variances)
         raw = unit_rows(self.X)
         self.near = nearest_rows(unit_rows(self.queries), raw, NEAREST, own=self.own)[1]
@@ -190,22 +182,25 @@ class _Trial:
         Z, queries = self._space(tried[0].n_components)
         by_float = nearest_rows(queries, Z, NEAREST, own=self.own)[1]
         rows = {c: self._measured(c, by_float) for c in tried}
-        best = max(tried, key=lambda c: rows[c][0])
-        return best, rows[best][1]
+        judged = "neighbors_kept" if self.real else "embedding_kept"
+        figure = "recall@1" if self._by_labels else judged
+        best = max(tried, key=lambda c: float(rows[c][figure]))
+        return best, rows[best]
 
-    def _measured(self, c: Configuration, by_float: Rows) -> tuple[float, Row]:
+    def _measured(self, c: Configuration, by_float: Rows) -> Row:
         Z, queries = self._space(c.n_components)
         found = nearest_rows(queries, coded(Z, c.output, c.n_bytes), NEAREST, own=self.own)[1]
         row = self._row(found, {"bytes": c.n_bytes, "dim": c.n_components, "code": c.output})
-        row |= _share("embedding_kept", neighbor_overlap(by_float, found, NEAREST))
-        judged = "neighbors_kept" if self.real else "embedding_kept"
-        return row["recall@1" if self._by_labels else judged], row
+        return row | mean_figure("embedding_kept", neighbor_overlap(by_float, found, NEAREST))
 
     def _row(self, found: Rows, described: Row) -> Row:
-        row = {**described, **_share("neighbors_kept", neighbor_overlap(self.near, found, NEAREST))}
+        row = {
+            **described,
+            **mean_figure("neighbors_kept", neighbor_overlap(self.near, found, NEAREST)),
+        }
         if self.labels is not None and self.own is not None:
             hits = self.labels[found[:, 0]] == self.labels[self.own]
-            row |= _share("recall@1", hits)
+            row |= mean_figure("recall@1", hits)
         return row
 
     def _space(self, size: int) -> tuple[Array, Array]:
@@ -213,15 +208,10 @@ class _Trial:
         if size not in self._spaces:
             model = RPML(size, random_state=self.seed).fit(self.X, **self.known)
             Z, queries = (
-                unit_rows(np.asarray(model.transform(rows), np.float32))
-                for rows in (self.X, self.queries)
+                np.asarray(model.transform(r), np.float32) for r in (self.X, self.queries)
             )
-            self._spaces[size] = Z, queries
+            self._spaces[size] = unit_rows(Z), unit_rows(queries)
         return self._spaces[size]
-
-
-def _share(name: str, overlap: NDArray[np.generic]) -> dict[str, float]:
-    return bounded(name, interval(overlap, np.random.default_rng(0)))
 
 
 def _advice(row: Row, raw: Row) -> str:

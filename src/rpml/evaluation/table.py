@@ -129,7 +129,7 @@ class Comparison:
                 row[name] = float(np.mean([c[name] for c in measured]))
         if all("kept" in c for c in measured):
             overlap = np.mean([overlap_of(c) for c in measured], axis=0)
-            row |= bounded("neighbors_kept", interval(overlap, np.random.default_rng(0)))
+            row |= mean_figure("neighbors_kept", overlap)
         return row | self._intervals(method.name, dim)
 
     def _intervals(self, method: str, dim: int) -> Row:
@@ -137,9 +137,14 @@ class Comparison:
         for k in KS:
             hits = self.hits(method, dim, k)
             if hits is not None:
-                out |= bounded(f"recall@{k}", interval(hits, np.random.default_rng(0)))
+                out |= mean_figure(f"recall@{k}", hits)
         gain = self.difference(method, REFERENCE, dim) if method != REFERENCE else None
         return out if gain is None else out | bounded("gain", gain)
+
+
+def mean_figure(name: str, values: NDArray[np.generic]) -> dict[str, float]:
+    """Return the mean of a value per query with its 95% interval, under the names of a table."""
+    return bounded(name, interval(values, np.random.default_rng(0)))
 
 
 def overlap_of(cell: Cell) -> NDArray[np.float64]:

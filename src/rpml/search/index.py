@@ -1,5 +1,6 @@
 """An index that scans codes, and the model that embeds queries."""
 
+import os
 import warnings
 from os import PathLike
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rpml.estimator import RPML
+from rpml.estimator.description import decisions, describe_arrays, map_fingerprint
 from rpml.estimator.fitted import model_arrays, model_metadata, rebuild_model
 from rpml.io.container import Arrays, check_content, read_container, write_container
 from rpml.io.features.source import as_ids, check_unique_ids
@@ -339,3 +341,30 @@ def _joined(parts: list[NDArray]) -> NDArray:  # type: ignore[type-arg]
     if len(parts) > 1:
         parts[:] = [np.concatenate(parts)]
     return parts[0]
+
+
+def describe_index(path: str | PathLike[str]) -> dict[str, object]:
+    """Describe the rows and codes of an index, and the model that it belongs to."""
+    index = Index.load(path)
+    arrays, fields = read_container(Path(path), "index", FORMAT_VERSION)
+    ids = arrays.get("ids")
+    return {
+        "kind": "index",
+        "path": str(path),
+        "format_version": fields["format_version"],
+        "rpml_version": str(fields.get("rpml_version")),
+        "rows": len(index),
+        "features": index.model.n_features_in_,
+        "dim": len(index.model.components_),
+        "codes": index.output,
+        "rescore": index.rescore,
+        "recall": index.recall,
+        "bytes_per_row": index.bytes_per_row,
+        "bytes": os.path.getsize(path),
+        "ids": None if ids is None else "text" if ids.dtype.kind == "u" else "numbers",
+        "fingerprint": map_fingerprint(index.model),
+        "arrays": describe_arrays(arrays),
+        "feature_names": list(getattr(index.model, "feature_names_in_", [])),
+        "settings": fields["metadata"]["model"]["settings"],
+        "decisions": decisions(index.model),
+    }

@@ -31,7 +31,7 @@ def run(
     from rpml.estimator.description import describe_model, outcome_lines
     from rpml.io.checkpoint import describe_checkpoint
     from rpml.io.features.reading import SUFFIXES
-    from rpml.search.description import describe_index
+    from rpml.search.index import describe_index
 
     target, lines = Path(path), dict[str, str]()
     if (checkpoint := describe_checkpoint(target)) is not None:
