@@ -1,14 +1,10 @@
 """Demonstrations: learn from unlabeled programs or drawings, score on new classes."""
 
-from __future__ import annotations
-
 import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +13,6 @@ from numpy.typing import NDArray
 from rpml.estimator import RPML
 from rpml.evaluation.metrics import clustering_scores, first_hit_rank, ndcg_at_10, recall_at_k
 from rpml.evaluation.metrics.retrieval import KS
-from rpml.evaluation.protocol import named_recall
 from rpml.evaluation.registry import Transformer, chosen_methods
 from rpml.io.datasets.demos import (
     Drawings,
@@ -27,17 +22,19 @@ from rpml.io.datasets.demos import (
     load_solutions,
     random_views,
 )
+from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.plots import retrieval_figure
+from rpml.runtime.context import Json
 from rpml.runtime.extras import MissingExtraError
 from rpml.runtime.files import locked, scratch_outputs
 from rpml.runtime.outputs import check_folder
 from rpml.runtime.rows import Array, unit_rows
-from rpml.runtime.wording import counted
+from rpml.runtime.wording import counted, text_table
 
 logger = logging.getLogger(__name__)
 
-LEARNED = "RPML"
+LEARNED, BEFORE = "RPML", "PCA"
 COMPARED = ("raw", "random", "pca", "pca-whitened", "half-whitened", "rpml")
 Note = Callable[[str], None]
 Embeddings = dict[str, Array]
@@ -45,67 +42,29 @@ Fits = dict[str, Callable[[], Transformer]]
 """Titles of methods and calls that return the fitted estimator."""
 
 
-@dataclass(frozen=True)
-class DemoRow:
-    """One row of the table: scores in [0, 1], and seconds to fit."""
-
-    method: str
-    dim: int
-    recall: dict[int, float]
-    nmi: float
-    seconds: float
-
-
-@dataclass(frozen=True)
-class DemoResult:
-    """The results of a demonstration: the table, its verdict, a picture or examples, its files.
-
-    `ndcg` is nDCG@10 of queries of another kind than the rows, by method, in [0, 1].
-    """
-
-    rows: list[DemoRow]
-    verdict: str
-    picture: Path | None = None
-    examples: str = ""
-    ndcg: dict[str, float] = field(default_factory=dict)
-    table: Path = Path("table.json")
-    model: Path = Path("model.rpml")
-    seconds: float = 0.0
-
-    def fields(self) -> dict[str, object]:
-        """Return everything as JSON values."""
-        plain = asdict(self)
-        measured = [named_recall(row, "recall") for row in plain.pop("rows")]
-        paths = {k: str(v) if isinstance(v, Path) else v for k, v in plain.items()}
-        return {"measured": measured, **paths}
-
-
 def run(
-    demonstrate: Callable[[Path, int, Note], DemoResult],
+    demonstrate: Callable[[Path, int, Note], Json],
     out_dir: Path | str,
     seed: int = 0,
     note: Note = logger.info,
-) -> DemoResult:
-    """Run a demonstration and publish its files in a folder.
+) -> Json:
+    """Run a demonstration, publish its files in a folder and return its results as JSON values.
 
-    `demonstrate`, a function of a module of this package, writes the model and the picture into a
-    folder; table.json is added. `note` receives one sentence at a time. Files of an earlier
-    demonstration are replaced; another file under one of their names raises InputError.
+    `demonstrate` writes the model and the picture into a folder and returns the rows of the table
+    (`measured`), a verdict, and a picture or examples; table.json is added. `note` receives one
+    sentence at a time. Files of an earlier demonstration are replaced; another file under one of
+    their names raises InputError.
     """
     folder = Path(out_dir)
     folder.absolute().parent.mkdir(parents=True, exist_ok=True)
     check_folder(folder, True, ["model.rpml", "table.json", "neighbors.png"])
     with locked(folder), scratch_outputs(folder, overwrite=True) as scratch:
         started = time.perf_counter()
-        found = demonstrate(scratch, seed, note)
-        result = replace(
-            found,
-            picture=found.picture and folder / found.picture.name,
-            table=folder / found.table,
-            model=folder / found.model,
-            seconds=time.perf_counter() - started,
-        )
-        content = json.dumps(result.fields(), indent=2) + "\n"
+        result = {"picture": None, "examples": "", "ndcg": {}, **demonstrate(scratch, seed, note)}
+        files = {"picture": result["picture"], "table": "table.json", "model": "model.rpml"}
+        result |= {key: name and str(folder / name) for key, name in files.items()}
+        result["seconds"] = time.perf_counter() - started
+        content = json.dumps(result, indent=2) + "\n"
         (scratch / "table.json").write_text(content, encoding="utf8")
     return result
 
@@ -118,9 +77,9 @@ def fits_of(X: Array, n_components: int, seed: int) -> Fits:
     }
 
 
-def learn(
+def fit_and_score(
     fits: Fits, X: Array, y: NDArray[np.generic], folder: Path, seed: int
-) -> tuple[list[DemoRow], Embeddings]:
+) -> tuple[list[Json], Embeddings]:
     """Fit every method, embed and score the rows X of classes y; save the model of RPML.
 
     `seed` is that of k-means.
@@ -131,75 +90,60 @@ def learn(
         model = fit()
         seconds = time.perf_counter() - began
         Z = embeddings[name] = model.transform(X)
+        recall = {f"recall@{k}": share for k, share in recall_at_k(Z, y, ks=KS).items()}
         nmi = clustering_scores(Z, y, random_state=seed)["nmi"]
-        rows.append(DemoRow(name, Z.shape[1], recall_at_k(Z, y, ks=KS), nmi, seconds))
+        rows.append({"method": name, "dim": Z.shape[1], **recall, "nmi": nmi, "seconds": seconds})
         if name == LEARNED and isinstance(model, RPML):
             model.save(folder / "model.rpml")
     return rows, embeddings
 
 
-def judge(rows: Sequence[DemoRow], embeddings: Embeddings, y: NDArray[np.generic]) -> str:
+def judge(rows: Sequence[Json], embeddings: Embeddings, y: NDArray[np.generic]) -> str:
     """Say whether RPML helped, compared with the best alternative of the same size.
 
     The interval is over classes, since rows of one class are not independent. Rows of the table
     after RPML's are variants of it, not alternatives.
     """
-    place = [row.method for row in rows].index(LEARNED)
+    place = [row["method"] for row in rows].index(LEARNED)
     raw, *others = rows[:place]
-    learned, best = rows[place], max(others, key=lambda row: row.recall[1])
-    hits = [(first_hit_rank(embeddings[r.method], y) < 1).astype(float) for r in (learned, best)]
+    learned, best = rows[place], max(others, key=lambda row: float(row["recall@1"]))
+    hits = [first_hit_rank(embeddings[row["method"]], y) < 1 for row in (learned, best)]
     codes = np.unique(y, return_inverse=True)[1]
-    gains = 100 * (hits[0] - hits[1])
+    gains = 100 * (hits[0].astype(float) - hits[1])
     gain, sums = gains.mean(), np.bincount(codes, gains - gains.mean())
     spread = 1.96 * np.sqrt(len(sums) / (len(sums) - 1) * (sums**2).sum()) / len(y)
-    if gain > spread:
-        judgment = "RPML helped"
-    elif gain < -spread:
-        judgment = "RPML did not help"
-    else:
-        judgment = "RPML made no difference beyond chance"
+    judgment = "RPML made no difference beyond chance"
+    if abs(gain) > spread:
+        judgment = "RPML helped" if gain > 0 else "RPML did not help"
     return (
-        f"{judgment}: Recall@1 at {counted(learned.dim, 'dimension')} is "
-        f"{100 * learned.recall[1]:.1f} against {100 * best.recall[1]:.1f} with the best "
-        f"alternative of that size ({best.method}), a gain of {gain:+z.1f} ± {spread:.1f} points; "
-        f"the raw {raw.dim} give {100 * raw.recall[1]:.1f}"
+        f"{judgment}: Recall@1 at {counted(learned['dim'], 'dimension')} is "
+        f"{100 * learned['recall@1']:.1f} against {100 * best['recall@1']:.1f} with the best "
+        f"alternative of that size ({best['method']}), a gain of {gain:+z.1f} ± {spread:.1f} "
+        f"points; the raw {raw['dim']} give {100 * raw['recall@1']:.1f}"
     )
 
 
-def text(result: DemoResult, terminal: bool = False) -> str:
-    """Format the table, the verdict and the files; with colors and lines for a terminal."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD if terminal else None, pad_edge=terminal)
-    table.add_column("method", no_wrap=True)
-    for head in ("dim", *(f"R@{k}" for k in KS), "NMI", "fit, s"):
-        table.add_column(head, justify="right", no_wrap=True)
-    for row in result.rows:
-        scores = [f"{100 * value:.1f}" for value in (*row.recall.values(), row.nmi)]
-        style = "bold" if row.method.startswith(LEARNED) else None
-        cells = [row.method, str(row.dim), *scores, f"{row.seconds:.1f}"]
-        table.add_row(*cells, style=style)
-    written = StringIO()
-    out = Console(file=written, force_terminal=terminal, width=100, highlight=False)
-    out.print(table)
-    files = [str(p) for p in (result.picture, result.table, result.model) if p is not None]
-    lines = [result.verdict, f"Written in {result.seconds:.0f} s: {', '.join(files)}"]
-    for line in ("", *([result.examples, ""] if result.examples else ()), *lines):
-        out.print(line, soft_wrap=True, markup=False)
-    return written.getvalue().rstrip("\n")
+def text(result: Json) -> str:
+    """Format the table, the examples, the verdict and the files."""
+    table = [["method", "dim", *(f"R@{k}" for k in KS), "NMI", "fit, s"]]
+    for row in result["measured"]:
+        scores = [row[f"recall@{k}"] for k in KS] + [row["nmi"]]
+        figures = [f"{100 * score:.1f}" for score in scores]
+        table.append([row["method"], str(row["dim"]), *figures, f"{row['seconds']:.1f}"])
+    files = [result[key] for key in ("picture", "table", "model") if result[key]]
+    written = f"Written in {result['seconds']:.0f} s: {', '.join(files)}"
+    parts = [text_table(table), result["examples"], f"{result['verdict']}\n{written}"]
+    return "\n\n".join(part for part in parts if part)
 
 
 CODE_SIZE = 32
 TITLES_SIZE = 128  # the default of RPML
-BEFORE = "PCA"
 KNOWN = "RPML, language known"
 WITH_TITLES = "RPML with queries"
 _CODE_QUERIES, _TITLE_QUERIES, _SHOWN = 4, 3, 5
 
 
-def demonstrate_code(folder: Path, seed: int, note: Note) -> DemoResult:
+def demonstrate_code(folder: Path, seed: int, note: Note) -> Json:
     """Learn from solutions of some problems, find the solutions of others, also by their titles."""
     train, test = load_solutions()
     note(
@@ -211,36 +155,29 @@ def demonstrate_code(folder: Path, seed: int, note: Note) -> DemoResult:
     fits = fits_of(train.vectors, CODE_SIZE, seed) | {
         KNOWN: partial(known.fit, train.vectors, nuisance=train.language)
     }
-    rows, embeddings = learn(fits, test.vectors, test.problem, folder, seed)
-    nearest = {name: _nearest(embeddings[name], 1)[:, 0] for name in (BEFORE, LEARNED, KNOWN)}
-    same = {n: np.mean(test.language[rows] == test.language) for n, rows in nearest.items()}
+    rows, embeddings = fit_and_score(fits, test.vectors, test.problem, folder, seed)
+    nearest = {
+        name: nearest_neighbors(embeddings[name], _SHOWN, metric="cosine").indices
+        for name in (BEFORE, LEARNED, KNOWN)
+    }
+    same = {n: np.mean(test.language[r[:, 0]] == test.language) for n, r in nearest.items()}
     ndcg, found = _search_by_title(train, test, seed)
     verdict = (
         f"{judge(rows, embeddings, test.problem)}. Fitted with nuisance=language it reaches "
-        f"{100 * rows[-1].recall[1]:.1f}. The nearest program is in the same language for "
+        f"{100 * rows[-1]['recall@1']:.1f}. The nearest program is in the same language for "
         f"{same[BEFORE]:.0%} of the programs with {BEFORE}, for {same[LEARNED]:.0%} with RPML and "
         f"for {same[KNOWN]:.0%} with the language known. Titles of new problems find their "
         f"programs with nDCG@10 {100 * ndcg[WITH_TITLES]:.1f}, fitted with queries=titles, against "
         f"{100 * ndcg[LEARNED]:.1f} without them and {100 * ndcg[BEFORE]:.1f} with {BEFORE} of the "
         "same size."
     )
-    examples = f"{_examples(embeddings, test, seed)}\n\n{found}"
-    return DemoResult(rows, verdict, examples=examples, ndcg=ndcg)
-
-
-def _nearest(Z: NDArray[np.floating], k: int) -> NDArray[np.integer]:
-    return nearest_neighbors(Z, k, metric="cosine").indices
-
-
-def _examples(embeddings: Embeddings, test: Solutions, seed: int) -> str:
-    """List what PCA and RPML find for random programs: problems and languages."""
-    queries = np.sort(np.random.default_rng(seed).choice(len(test), _CODE_QUERIES, replace=False))
-    neighbors = {name: _nearest(embeddings[name], _SHOWN) for name in (BEFORE, LEARNED)}
     lines = []
-    for query in queries:
+    queries = np.random.default_rng(seed).choice(len(test), _CODE_QUERIES, replace=False)
+    for query in np.sort(queries):
         lines.append(f"Nearest to {test.problem[query]} in {test.language[query]}:")
-        lines += _listing({name: rows[query] for name, rows in neighbors.items()}, test)
-    return "\n".join(lines)
+        lines += _listing({name: nearest[name][query] for name in (BEFORE, LEARNED)}, test)
+    examples = "\n".join([*lines, "", *found])
+    return {"measured": rows, "verdict": verdict, "examples": examples, "ndcg": ndcg}
 
 
 def _listing(found: Mapping[str, NDArray[np.integer]], programs: Solutions) -> list[str]:
@@ -251,8 +188,10 @@ def _listing(found: Mapping[str, NDArray[np.integer]], programs: Solutions) -> l
     return [f"  {name:{width}} {listed}" for name, listed in shown.items()]
 
 
-def _search_by_title(train: Solutions, test: Solutions, seed: int) -> tuple[dict[str, float], str]:
-    """Search all programs by titles that no fit has seen; return nDCG@10 and a text of both.
+def _search_by_title(
+    train: Solutions, test: Solutions, seed: int
+) -> tuple[dict[str, float], list[str]]:
+    """Search all programs by titles that no fit has seen; return nDCG@10 and lines about both.
 
     The programs are the collection and known to every fit; the titles of the training problems
     are the queries known to the last.
@@ -267,7 +206,8 @@ def _search_by_title(train: Solutions, test: Solutions, seed: int) -> tuple[dict
     fits[WITH_TITLES] = RPML(TITLES_SIZE, random_state=seed).fit(X, queries=known)
     ndcg, tops = {}, {}
     for name, model in fits.items():
-        tops[name] = _searched(model.transform(X), model.transform(queries), 10)
+        asked, rows = (unit_rows(model.transform(part)) for part in (queries, X))
+        tops[name] = nearest_rows(asked, rows, 10)[1]
         ndcg[name] = ndcg_at_10(programs.problem[tops[name]], problems, programs.problem)
     lines = [
         f"{len(queries)} titles of problems as queries for {len(X):,} programs, fitted with "
@@ -276,20 +216,11 @@ def _search_by_title(train: Solutions, test: Solutions, seed: int) -> tuple[dict
     ]
     shown = np.random.default_rng(seed).choice(len(queries), _TITLE_QUERIES, replace=False)
     for query in np.sort(shown):
-        lines.append(f"Programs nearest to the title {_title(problems[query])!r}:")
+        title = problems[query].replace("-", " ").capitalize()
+        lines.append(f"Programs nearest to the title {title!r}:")
         found = {name: tops[name][query, :_SHOWN] for name in (BEFORE, WITH_TITLES)}
         lines += _listing(found, programs)
-    return ndcg, "\n".join(lines)
-
-
-def _title(problem: str) -> str:
-    return problem.replace("-", " ").capitalize()
-
-
-def _searched(Z: Array, queries: Array, k: int) -> NDArray[np.intp]:
-    """Return the k rows of Z with the greatest cosine to each query, best first."""
-    scores = unit_rows(queries) @ unit_rows(Z).T
-    return np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    return ndcg, lines
 
 
 DRAWINGS_SIZE = 64
@@ -298,58 +229,50 @@ VIEWS = 2  # random views per drawing, passed as groups to WITH_VIEWS
 _QUERIES = 10
 
 
-def demonstrate_drawings(folder: Path, seed: int, note: Note) -> DemoResult:
+def demonstrate_drawings(folder: Path, seed: int, note: Note) -> Json:
     """Learn from drawings, score on new alphabets, draw the results."""
     train, test = load_drawings()
     X, X_new = (gradient_histograms(part.images) for part in (train, test))
+    listed = [" and ".join(dict.fromkeys(part.alphabet.tolist())) for part in (train, test)]
     note(
-        f"Learning from {len(X):,} drawings of {_listed(train.alphabet)} characters, no labels; "
-        f"scoring on {len(X_new):,} of {_listed(test.alphabet)} characters."
+        f"Learning from {len(X):,} drawings of {listed[0]} characters, no labels; "
+        f"scoring on {len(X_new):,} of {listed[1]} characters."
     )
-    rows, embeddings = learn(_methods(X, train.images, seed), X_new, test.character, folder, seed)
-    verdict = (
-        f"{judge(rows, embeddings, test.character)}, and RPML fitted with "
-        f"{VIEWS} random views of each drawing reaches {100 * rows[-1].recall[1]:.1f}."
-    )
-    picture = _draw(folder / "neighbors.png", test, embeddings, rows, seed, note)
-    return DemoResult(rows, verdict, picture)
-
-
-def _methods(X: Array, images: NDArray[np.bool_], seed: int) -> Fits:
-    """Return the fits to compare, and that of RPML to the drawings and their views."""
     rng = np.random.default_rng(seed)
-    views = [gradient_histograms(random_views(images, rng)) for _ in range(VIEWS)]
+    views = [gradient_histograms(random_views(train.images, rng)) for _ in range(VIEWS)]
     groups = np.tile(np.arange(len(X)), VIEWS + 1)
     with_views = RPML(DRAWINGS_SIZE, random_state=seed)
-    own = partial(with_views.fit, np.concatenate([X, *views]), groups=groups)
-    return fits_of(X, DRAWINGS_SIZE, seed) | {WITH_VIEWS: own}
-
-
-def _listed(alphabet: NDArray[np.generic]) -> str:
-    *most, last = dict.fromkeys(alphabet.tolist())
-    return f"{', '.join(most)} and {last}"
+    fits = fits_of(X, DRAWINGS_SIZE, seed) | {
+        WITH_VIEWS: partial(with_views.fit, np.concatenate([X, *views]), groups=groups)
+    }
+    rows, embeddings = fit_and_score(fits, X_new, test.character, folder, seed)
+    verdict = (
+        f"{judge(rows, embeddings, test.character)}, and RPML fitted with "
+        f"{VIEWS} random views of each drawing reaches {100 * rows[-1]['recall@1']:.1f}."
+    )
+    picture = _draw(folder, test, embeddings, rows, seed, note)
+    return {"measured": rows, "verdict": verdict, "picture": picture}
 
 
 def _draw(
-    path: Path, test: Drawings, embeddings: Embeddings, rows: list[DemoRow], seed: int, note: Note
-) -> Path | None:
+    folder: Path, test: Drawings, embeddings: Embeddings, rows: list[Json], seed: int, note: Note
+) -> str | None:
     """Draw random queries, one per character, with their neighbors by raw features and RPML."""
     rng = np.random.default_rng(seed)
     firsts = np.unique(test.character, return_index=True)[1]
     queries = np.sort(rng.choice(firsts, _QUERIES, replace=False)) + rng.integers(20, size=_QUERIES)
     neighbors = {}
     for row in rows:
-        if row.method in (rows[0].method, LEARNED):
-            nearest = nearest_neighbors(embeddings[row.method], 8, metric="cosine").indices
-            title = (
-                f"{row.method}, {counted(row.dim, 'dimension')}: Recall@1 {100 * row.recall[1]:.1f}"
-            )
+        if row["method"] in (rows[0]["method"], LEARNED):
+            nearest = nearest_neighbors(embeddings[row["method"]], 8, metric="cosine").indices
+            size = counted(row["dim"], "dimension")
+            title = f"{row['method']}, {size}: Recall@1 {100 * row['recall@1']:.1f}"
             neighbors[title] = nearest[queries].astype(np.intp)
     try:
         names = np.array([f"{a} {c}" for a, c in zip(test.alphabet, test.character, strict=True)])
         figure = retrieval_figure(test.images, names, queries, neighbors, width=12)
-        figure.savefig(path, dpi=100)
+        figure.savefig(folder / "neighbors.png", dpi=100)
     except MissingExtraError as error:
         note(f"No picture: {error}.")
         return None
-    return path
+    return "neighbors.png"

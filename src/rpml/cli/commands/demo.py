@@ -1,6 +1,5 @@
 """rpml demo: learn an embedding without labels, print the table, write the figure."""
 
-import sys
 from pathlib import Path
 
 from rpml.cli import options as opt
@@ -37,4 +36,4 @@ def run(
     if what not in demos:
         raise InputError(f"there is no demo {what!r}: choose from {', '.join(demos)}")
     result = demo.run(demos[what], Path(output), seed, console.note)
-    console.result(result.fields(), demo.text(result, sys.stdout.isatty()))
+    console.result(result, demo.text(result))
