@@ -221,7 +221,13 @@ class Benchmark:
         folder = Path(self.folder)
         digest = data_digest(data.X, data.train.astype("u1"))
         key = fingerprint(digest, self.settings())
-        self._check_earlier(key, overwrite)
+        replaces = overwrite or self._has_results(key)
+        for path in (folder / RESULTS, folder / TABLE):
+            if path.exists() and not replaces:
+                raise InputError(
+                    f"{path} is of other data or settings: choose another folder, or pass --force "
+                    "(overwrite=True) to replace it"
+                )
         if figures:
             check_folder(folder / FIGURES, True, ["map.png", "quad-grid.png"])
         store = Checkpoint(folder / f"cache-{key[:12]}", digest, self.settings(), resume=True)
@@ -231,29 +237,15 @@ class Benchmark:
             more = self.end_to_end.run(self.dataset, folder / "deep", data.ks, context)
             rows, embeddings = rows + more[0], embeddings | more[1]
         published = published_rows(self.dataset)
-        drawn: list[str] = []
-        if figures:
-            Z = embeddings[LEARNED if LEARNED in embeddings else rows[-1].method]
-            drawn = self._draw(data, Z, context)
+        Z = embeddings[LEARNED if LEARNED in embeddings else rows[-1].method]
+        drawn = self._draw(data, Z, context) if figures else []
         fields = {**self._origin(data, key), **as_fields(rows, published), "figures": drawn}
-        replaces = overwrite or self._has_results(key)
         with atomic_outputs(folder / TABLE, replaces) as outputs:
             text = as_markdown(rows, published, data.ks)
             outputs.new(folder / TABLE).write_text(text, encoding="utf8")
             text = json.dumps(fields, indent=2, sort_keys=True, default=str) + "\n"
             outputs.new(folder / RESULTS).write_text(text, encoding="utf8")
         return fields, as_lines(rows, published, data.ks)
-
-    def _check_earlier(self, key: str, overwrite: bool) -> None:
-        """Raise InputError if there are results of other data or settings."""
-        folder = Path(self.folder)
-        replaces = overwrite or self._has_results(key)
-        for path in (folder / RESULTS, folder / TABLE):
-            if path.exists() and not replaces:
-                raise InputError(
-                    f"{path} is of other data or settings: choose another folder, or pass --force "
-                    "(overwrite=True) to replace it"
-                )
 
     def _has_results(self, key: str) -> bool:
         """Whether the folder has results of the same data and settings."""
@@ -267,14 +259,10 @@ class Benchmark:
         assert data.images is not None
         context.report(Progress("figures", 0, 1))
         test = np.flatnonzero(~data.train)
+        pictures = pictures_of([data.images[i] for i in test])
+        options = FigureOptions(random_state=self.seed)
         with scratch_outputs(Path(self.folder, FIGURES), overwrite=True) as scratch:
-            drawn = draw_figures(
-                {LEARNED: Z},
-                scratch,
-                data.labels[test],
-                pictures_of([data.images[i] for i in test]),
-                FigureOptions(random_state=self.seed),
-            )
+            drawn = draw_figures({LEARNED: Z}, scratch, data.labels[test], pictures, options)
         context.report(Progress("figures", 1, 1))
         return [path.name for path in drawn]
 

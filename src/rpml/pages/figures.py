@@ -32,23 +32,23 @@ PictureReader = Callable[[Sequence[int], int], Tiles]
 
 
 def pictures_of(paths: Sequence[Path]) -> PictureReader:
-    """Return a reader of pictures from files, one per row."""
-    return lambda rows, side: load_tiles([paths[i] for i in rows], side)
-
-
-def load_tiles(paths: Sequence[Path], side: int) -> Tiles:
-    """Load the central squares of images, (n, side, side, 3); unreadable ones are gray."""
+    """Return a reader of the central squares of images, one per row; unreadable ones are gray."""
     decode = require("rpml.vision.images", "vision", "pictures of images")
-    tiles = np.full((len(paths), side, side, 3), 128, np.uint8)
-    for tile, path in zip(tiles, paths, strict=True):
-        try:
-            image = decode.load_rgb(path, enough=2 * side)
-        except decode.ImageError:
-            continue
-        edge = min(image.size)
-        left, top = ((length - edge) // 2 for length in image.size)
-        tile[:] = decode.as_array(image.crop((left, top, left + edge, top + edge)), (side, side))
-    return tiles
+
+    def read(rows: Sequence[int], side: int) -> Tiles:
+        tiles = np.full((len(rows), side, side, 3), 128, np.uint8)
+        for tile, row in zip(tiles, rows, strict=True):
+            try:
+                image = decode.load_rgb(paths[row], enough=2 * side)
+            except decode.ImageError:
+                continue
+            edge = min(image.size)
+            left, top = ((length - edge) // 2 for length in image.size)
+            square = image.crop((left, top, left + edge, top + edge))
+            tile[:] = decode.as_array(square, (side, side))
+        return tiles
+
+    return read
 
 
 def choose_queries(
@@ -221,14 +221,13 @@ def _retrievals(
         queries = choose_queries(last, labels, options.n_queries, successful)
         if not len(queries):
             continue
-        rows_shown = np.column_stack([queries, *(rows[queries] for rows in nearest.values())])
-        shown, places = np.unique(rows_shown, return_inverse=True)
-        places = places.reshape(rows_shown.shape).astype(np.intp)
-        panels = np.split(places[:, 1:], len(nearest), axis=1)
+        rows = np.column_stack([queries, *(near[queries] for near in nearest.values())])
+        shown, places = np.unique(rows, return_inverse=True)
+        own, *panels = np.split(places.reshape(rows.shape), 1 + TOP * np.arange(len(nearest)), 1)
         figures[f"retrieval-{name}"] = retrieval_figure(
             pictures(labeled[shown].tolist(), TILE),
             np.asarray(labels)[shown],
-            places[:, 0],
+            own[:, 0],
             dict(zip(nearest, panels, strict=True)),
             options.width,
         )

@@ -45,34 +45,23 @@ def retrieval_figure(
     of its class is below every picture. `images` are (n, side, side) values from 0 to 1 or RGB
     bytes, `nearest` maps titles to (n_queries, k) rows, and `width` is in inches.
     """
-    starts = [0.0, _PITCH + _SPACE]
-    for neighbors in nearest.values():
-        starts.append(starts[-1] + _PITCH * neighbors.shape[1] + _SPACE)
-    across = starts[-1] - _SPACE
+    columns = {"query": queries[:, None], **nearest}
+    widths = [_PITCH * rows.shape[1] + _SPACE for rows in columns.values()]
+    starts, across = np.cumsum([0.0, *widths]), sum(widths) - _SPACE
     points = 72 * width / across  # per side of a picture
-    shown_rows = np.unique(
-        np.concatenate([queries, *(neighbors.ravel() for neighbors in nearest.values())])
-    )
     size = min(_NAME_SIZE, max(4.0, points / 5.5))
-    room = points / (0.6 * size)
-    names = {row: _wrapped(str(classes[row]), room) for row in shown_rows.tolist()}
+    shown = np.unique(np.concatenate([rows.ravel() for rows in columns.values()])).tolist()
+    names = {row: _wrapped(str(classes[row]), points / (0.6 * size)) for row in shown}
     lines = max(name.count("\n") + 1 for name in names.values())
     head, pitch = 2 * _TITLE_SIZE / points, 1 + (1.2 * lines + 0.7) * size / points
     figure, axes = _canvas(width, across, head + pitch * len(queries))
-    for title, start in zip(("query", *nearest), starts, strict=False):
-        axes.text(start, head / 2, title, va="center", fontsize=_TITLE_SIZE, parse_math=False)
-    columns = [
-        (start, neighbors) for start, neighbors in zip(starts[1:], nearest.values(), strict=False)
-    ]
-    for line, query in enumerate(queries):
-        y = head + pitch * line
-        shown = [(0.0, int(query), QUERY)]
-        for start, neighbors in columns:
-            for place, row in enumerate(neighbors[line]):
-                color = RIGHT if classes[row] == classes[query] else WRONG
-                shown.append((start + _PITCH * place, int(row), color))
-        for x, row, color in shown:
-            _framed(axes, images[row], x, y, color)
+    for column, (title, rows) in enumerate(columns.items()):
+        left = starts[column]
+        axes.text(left, head / 2, title, va="center", fontsize=_TITLE_SIZE, parse_math=False)
+        for (line, place), row in np.ndenumerate(rows):
+            color = RIGHT if classes[row] == classes[queries[line]] else WRONG
+            x, y = left + _PITCH * place, head + pitch * line
+            _framed(axes, images[row], x, y, color if column else QUERY)
             below = y + 1 + 0.3 * size / points
             axes.text(x, below, names[row], va="top", fontsize=size, parse_math=False)
     return figure

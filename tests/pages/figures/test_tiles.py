@@ -10,7 +10,7 @@ from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.figures import (
     choose_queries,
     grid_order,
-    load_tiles,
+    pictures_of,
     quad_grid,
 )
 from scripts.framework import framework_figure, tell_story
@@ -55,7 +55,7 @@ def test_no_failures_no_queries() -> None:
 
 def test_unreadable_images_are_gray(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_text("no")
-    assert (load_tiles([tmp_path / "a.png", tmp_path / "b.png"], 8) == 128).all()
+    assert (pictures_of([tmp_path / "a.png", tmp_path / "b.png"])([0, 1], 8) == 128).all()
 
 
 def test_grid_puts_similar_rows_together() -> None:

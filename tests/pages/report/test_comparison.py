@@ -20,7 +20,7 @@ from rpml.pages.report.measurements import (
     make_spaces,
 )
 from rpml.pages.report.section import score_table
-from rpml.pages.report.verdict import as_pca, judge, points, with_labels, without_labels
+from rpml.pages.report.verdict import judge, points, with_labels, without_labels
 from rpml.runtime.intervals import Interval, share_interval
 from tests.drawings import Sample
 
@@ -109,7 +109,7 @@ def test_the_verdict_follows_the_intervals(
     assert "300 rows" in verdict.facts["How certain"]
     said = {1: "more often", 0: "neither clearly more nor clearly less", -1: "less often"}
     assert said[raw.clear] in verdict.sentence
-    assert verdict.sentence.count("often") == (1 if pca is None or pca == raw else 2)
+    assert verdict.sentence.count("often") == len(gains)
     assert any("Recall@1" in title for title in verdict.facts)
 
 
@@ -183,7 +183,7 @@ def test_a_model_that_is_pca_is_called_that() -> None:
 
 @pytest.mark.parametrize(("choice", "told"), [("pca", False), ("half-whitened", True)])
 def test_another_method_than_pca_is_named(choice: str, told: bool) -> None:
-    said = as_pca(advice(choice, "clear"), "300 rows")
+    said = without_labels(advice(choice, "clear"), "300 rows", is_pca=True)
     assert ("Use it with 16 dimensions." in said.facts["What to expect"]) == told
 
 

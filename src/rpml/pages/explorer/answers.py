@@ -2,7 +2,6 @@
 
 import csv
 import io
-import time
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
@@ -172,9 +171,7 @@ class Answers:
         """Return the nearest items of a row or an upload in one space."""
         target = self.target(query)
         space = choice(query, "space", tuple(self.catalog.indices))
-        start = time.perf_counter()
         rows, similarity = self.search(target, space, query)
-        seconds = time.perf_counter() - start
         pairs = zip(rows.tolist(), similarity.tolist(), strict=True)
         item = self.catalog.item
         items = [{**item(row), "similarity": round(score, 4)} for row, score in pairs]
@@ -189,7 +186,7 @@ class Answers:
             columns = self.catalog.items.metadata.items()
             metadata = [[name, values[target]] for name, values in columns]
             shown = {"title": self.catalog.items.ids[target], **item(target), "metadata": metadata}
-        return {"query": shown, "space": space, "items": items, "ms": round(1e3 * seconds, 2)}
+        return {"query": shown, "space": space, "items": items}
 
     def map_points(self, query: Query) -> bytes:
         """Return the points of a map."""

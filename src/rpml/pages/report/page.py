@@ -91,8 +91,7 @@ def build_report(measurements: Measurements, listen: Listener = lambda progress:
     for section in SECTIONS:
         content = section.content(measurements)
         if content is not None:
-            template = section.template or _template("standard.html")
-            body = environment.from_string(_MACROS + template).render(content)
+            body = environment.from_string(_MACROS + section.template).render(content)
             sections.append((section.anchor, section.title, content["how"], body))
     texts = {name: content.decode() for name, content in assets("report").items()}
     style, script = ("\n".join(texts[name] for name in part) for part in (STYLES, SCRIPTS))

@@ -25,14 +25,14 @@ class Section:
     """One section; add it to the table in `rpml.pages.report.sections`.
 
     `anchor` is its id in the page. `content` returns the values of the template, of which "how" is
-    the sentence on how to read the section, or None to omit it. `template` is Jinja2 HTML, by
-    default ``standard.html``; the macros of ``macros.html`` are available as ``ui``.
+    the sentence on how to read the section, or None to omit it. `template` is Jinja2 HTML and may
+    include files of the folder templates; the macros of ``macros.html`` are available as ``ui``.
     """
 
     anchor: str
     title: str
     content: Callable[[Measurements], Content | None]
-    template: str = ""
+    template: str = '{% include "standard.html" %}'
 
 
 class Cell(NamedTuple):

@@ -1,6 +1,6 @@
 """The verdict of the report: whether it helped, compared with what, and how certain."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -47,18 +47,18 @@ def judge(measurements: Measurements) -> Verdict:
 
 
 def _judge_first(measurements: Measurements) -> Verdict:
+    rows, labels = rows_phrase(measurements), measurements.labels
+    if measurements.advice is not None:
+        is_pca = measurements.model.outcome_ == "PCA"
+        return without_labels(measurements.advice, rows, is_pca)
+    assert labels is not None
+    if reason := _too_few(labels[labels != ""]):
+        return Verdict("open", "Not enough data to say", reason, {})
     small, large = measurements.embedding.n_dims, measurements.spaces[0].n_dims
     sizes = f"{counted(small, 'dimension')} instead of {large:,}"
-    if measurements.advice is not None and measurements.model.outcome_ == "PCA":
-        return as_pca(measurements.advice, rows_phrase(measurements))
-    if measurements.advice is not None:
-        return without_labels(measurements.advice, rows_phrase(measurements))
-    labels = measurements.labels
-    if labels is not None and (reason := _too_few(labels[labels != ""])):
-        return Verdict("open", "Not enough data to say", reason, {})
     gains = {key: by_k[1] for key, by_k in measurements.gains.items()}
     recall = {key: share.value for key, share in measurements.label_scores[0].figures.items()}
-    return with_labels(gains, recall, sizes, rows_phrase(measurements), measurements.source.models)
+    return with_labels(gains, recall, sizes, rows, measurements.source.models)
 
 
 def _too_few(labels: NDArray[np.str_]) -> str:
@@ -94,26 +94,22 @@ def with_labels(
     """Judge by the Recall@1 of the (first) embedding and its paired differences."""
     names = {**_ALTERNATIVES, "second": models[-1]}
     tone, answer = _outcome(gains["raw"].clear, gains["pca"].clear if "pca" in gains else None)
+    compared = " and ".join(f"{_how_often(gain)} {names[key]}" for key, gain in gains.items())
+    listed = ", ".join(
+        f"{names[key]} {recall[key]:.1%} (difference {points(gain)})" for key, gain in gains.items()
+    )
+    facts = {
+        "Share of items whose nearest neighbor has the right label (Recall@1)": (
+            f"{models[0]} {recall['rpml']:.1%}, {listed}."
+        ),
+        "How certain": (
+            f"Measured on {rows}. Each 95% interval comes from {RESAMPLES:,} resamples of the "
+            "items; a difference whose interval includes 0 may be chance. Where fewer than "
+            f"{FEW} items differ, an exact sign test decides whether it does."
+        ),
+    }
     return Verdict(
-        tone,
-        answer,
-        f"With {sizes}, the nearest neighbor has the right label "
-        f"{_compared({names[key]: gain for key, gain in gains.items()})}.",
-        {
-            "Share of items whose nearest neighbor has the right label (Recall@1)": (
-                f"{models[0]} {recall['rpml']:.1%}, "
-                + ", ".join(
-                    f"{names[key]} {recall[key]:.1%} (difference {points(gain)})"
-                    for key, gain in gains.items()
-                )
-                + "."
-            ),
-            "How certain": (
-                f"Measured on {rows}. Each 95% interval comes from {RESAMPLES:,} resamples of the "
-                "items; a difference whose interval includes 0 may be chance. Where fewer than "
-                f"{FEW} items differ, an exact sign test decides whether it does."
-            ),
-        },
+        tone, answer, f"With {sizes}, the nearest neighbor has the right label {compared}.", facts
     )
 
 
@@ -126,27 +122,11 @@ def _outcome(raw: int, pca: int | None) -> tuple[str, str]:
     return ("mixed", "Partly") if pca == 1 else ("bad", "No")
 
 
-_COMPARED = {
-    "more": "more often than with",
-    "less": "less often than with",
-    "equal": "exactly as often as with",
-    "unclear": "neither clearly more nor clearly less often than with",
-}
-
-
-def _compared(gains: Mapping[str, Interval]) -> str:
-    """Say how often, compared with each alternative; equal outcomes are grouped."""
-    alike: dict[str, list[str]] = {kind: [] for kind in _COMPARED}
-    for name, gain in gains.items():
-        kind = {1: "more", -1: "less"}.get(gain.clear, "unclear")
-        alike["equal" if gain.low == gain.high == 0 else kind].append(name)
-    word = {"unclear": " or "}
-    parts = [
-        f"{_COMPARED[kind]} {word.get(kind, ' and ').join(names)}"
-        for kind, names in alike.items()
-        if names
-    ]
-    return ", and ".join(parts)
+def _how_often(gain: Interval) -> str:
+    if gain.low == gain.high == 0:
+        return "exactly as often as with"
+    words = {1: "more often than with", -1: "less often than with"}
+    return words.get(gain.clear, "neither clearly more nor clearly less often than with")
 
 
 def points(gain: Interval) -> str:
@@ -159,61 +139,40 @@ def bounds(gain: Interval) -> str:
     return f"{signed(100 * gain.low)} to {signed(100 * gain.high)}"
 
 
-_HOW_CERTAIN = (
-    "An estimate without labels, from {}. Labels for a few hundred items would settle it."
-)
 _ANSWERS = {("rpml", "clear"): ("good", "Probably"), ("rpml", "close"): ("open", "Perhaps")}
 
 
-def without_labels(advice: Recommendation, rows: str) -> Verdict:
+def without_labels(advice: Recommendation, rows: str, is_pca: bool = False) -> Verdict:
     """Judge without labels in three short lines; another section has the evidence."""
-    if not advice.evidence:
+    if is_pca:
+        own, tone, answer = 0.0, "mixed", "No more than PCA"
+        expected = "The nearest neighbors are those of PCA of the same size."
+        if advice.choice != REFERENCE:
+            expected += f" {advice.reasons[0]}"
+    elif not advice.evidence:
         return Verdict("open", "Not enough data to say", " ".join(advice.reasons), {})
-    own = advice.evidence["rpml"].value
-    gain = expected_gain(own)
-    certainty = advice.certainty if gain.low > 0 else "close"
-    tone, answer = _ANSWERS.get((advice.choice, certainty), ("mixed", "Probably not"))
+    else:
+        own = advice.evidence["rpml"].value
+        gain = expected_gain(own)
+        certainty = advice.certainty if gain.low > 0 else "close"
+        tone, answer = _ANSWERS.get((advice.choice, certainty), ("mixed", "Probably not"))
+        expected = (
+            f"On 4 of 5 other data sets with such evidence, RPML changed the share of right "
+            f"nearest neighbors by {bounds(gain)} points against PCA (median "
+            f"{signed(100 * gain.value)})."
+        )
+    raw = advice.evidence.get("raw")
+    if raw is not None and raw.value - own > RAW_PRICE:
+        expected += " The raw features, all dimensions, probably do better."
     leads = {
+        "No more than PCA": "The rows support nothing better than PCA, so the model is PCA.",
         "Probably": "The nearest neighbors are probably better than with PCA of the same size.",
         "Perhaps": "The nearest neighbors may be better than with simpler methods; it is close.",
         "Probably not": f"A simpler method is probably enough. {advice.reasons[0]}",
     }
-    return Verdict(
-        tone,
-        answer,
-        leads[answer],
-        {
-            "What to expect": (
-                f"On 4 of 5 other data sets with such evidence, RPML changed the share of right "
-                f"nearest neighbors by {bounds(gain)} points against PCA (median "
-                f"{signed(100 * gain.value)}).{_of_raw(advice, own)}"
-            ),
-            "How certain": _HOW_CERTAIN.format(rows),
-        },
-    )
-
-
-def as_pca(advice: Recommendation, rows: str) -> Verdict:
-    """Say that the model is PCA, and what else is advised without labels."""
-    other = "" if advice.choice == REFERENCE else f" {advice.reasons[0]}"
-    return Verdict(
-        "mixed",
-        "No more than PCA",
-        "The rows support nothing better than PCA, so the model is PCA.",
-        {
-            "What to expect": (
-                "The nearest neighbors are those of PCA of the same size."
-                f"{other}{_of_raw(advice, 0.0)}"
-            ),
-            "How certain": _HOW_CERTAIN.format(rows),
-        },
-    )
-
-
-def _of_raw(advice: Recommendation, own: float) -> str:
-    raw = advice.evidence.get("raw")
-    lost = raw is not None and raw.value - own > RAW_PRICE
-    return " The raw features, all dimensions, probably do better." if lost else ""
+    certain = f"An estimate without labels, from {rows}. Labels for a few hundred items would "
+    facts = {"What to expect": expected, "How certain": f"{certain}settle it."}
+    return Verdict(tone, answer, leads[answer], facts)
 
 
 def signed(value: float, digits: int = 1) -> str:

@@ -209,15 +209,4 @@ def call(model: RPML) -> str:
     return f"RPML({', '.join(one_line(part) for part in parts)})"
 
 
-_SETTINGS_TEMPLATE = """
-{% for line in commands if line %}<pre class="code" tabindex="0">{{ line }}</pre>{% endfor %}
-<div class="halves">
-  <details><summary>All {{ settings|length }} settings</summary>
-    <div class="scroller" role="region" aria-label="Settings" tabindex="0">
-    {{ ui.facts(settings) }}
-    </div>
-  </details>
-  {{ ui.facts(versions) }}
-</div>
-"""
-SETTINGS = Section("settings", "Settings and versions", _settings, _SETTINGS_TEMPLATE)
+SETTINGS = Section("settings", "Settings and versions", _settings, '{% include "settings.html" %}')

@@ -75,22 +75,7 @@ def most_changed(
     return np.array(chosen, dtype=np.intp)
 
 
-_CHANGED_TEMPLATE = """
-{% for query, remark, lists in pairs %}
-<div class="pair">
-  <div class="pair-query">
-    {{ ui.item(query, "named") }}
-    <p class="muted">{{ remark }}</p>
-  </div>
-  <div class="pair-lists">
-    {% for title, views in lists.items() %}
-    <div><h3>{{ title }}</h3>{{ ui.row(views) }}</div>
-    {% endfor %}
-  </div>
-</div>
-{% endfor %}
-"""
-CHANGED = Section("changed", "What changed most", _changed, _CHANGED_TEMPLATE)
+CHANGED = Section("changed", "What changed most", _changed, '{% include "changed.html" %}')
 
 
 def _retrieval(measurements: Measurements) -> Content | None:
@@ -168,11 +153,4 @@ def _grid(measurements: Measurements) -> Content:
     }
 
 
-_GRID_TEMPLATE = """
-<div class="scroller" role="region" aria-label="Grid of items" tabindex="0">
-<div class="mosaic {{ kind }} side-{{ side }}">
-{% for view in views %}{{ ui.item(view) }}{% endfor %}
-</div>
-</div>
-"""
-GRID = Section("grid", "The embedding at a glance", _grid, _GRID_TEMPLATE)
+GRID = Section("grid", "The embedding at a glance", _grid, '{% include "grid.html" %}')
