@@ -58,7 +58,7 @@ def test_the_choice_is_the_best_by_its_evidence(data, monkeypatch):
     tried = sizes.configurations(8, trial.most, ("pq", "int2"))
     Z, queries = trial._space(tried[0].n_components)
     by_float = sizes.nearest_rows(queries, Z, 10, own=trial.own)[1]
-    recall = {c: trial._measured(c, by_float)[1]["recall@1"] for c in tried}
+    recall = {c: trial._measured(c, by_float)["recall@1"] for c in tried}
     assert trial.best(8)[1]["recall@1"] == max(recall.values())
 
 
