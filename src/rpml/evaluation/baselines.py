@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags, check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum, principal_axes, whitening
@@ -27,11 +27,11 @@ from rpml.runtime.rows import (
     sorted_sample,
     unit_rows,
 )
-from rpml.runtime.wording import counted
 
 MAX_AXES = 512  # of the paper's descriptors
 LDA_SHRINKAGE = 0.3  # share of the scatter within classes that an identity replaces
 NCA_AXES = 256  # principal axes that NCA starts from, unless there are more components
+NCA_ROWS, NCA_ITERATIONS = 4000, 10
 NCA_NORM = 3.0  # of the initial rows: the larger, the fewer neighbors matter for a row
 
 
@@ -61,12 +61,8 @@ class LinearBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         name = type(self).__name__
         if y is None:
             raise ValueError(f"{name} requires y to be passed, but the target y is None")
-        labels = np.asarray(y)
-        if labels.shape != (len(X),):
-            raise ValueError(
-                f"y must hold one class per row: {name} got shape {labels.shape} for "
-                f"{counted(len(X), 'row')}"
-            )
+        labels = column_or_1d(y)
+        check_consistent_length(X, labels)
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"{name} needs at least 2 classes in y, got {len(classes)} class")
@@ -167,40 +163,27 @@ class LDA(LinearBaseline):
 class NCA(LinearBaseline):
     """scikit-learn's NCA on leading principal axes, initialized with half-whitened PCA.
 
-    Its cost is quadratic in the rows, so it learns from a random sample of at most `max_rows`.
-    Stopping after `max_iter` iterations is part of the method (NCA overfits), without a warning.
+    Its cost is quadratic in the rows, so it learns from a random sample. That it stops after a few
+    iterations is part of the method (NCA overfits), without a warning.
     """
 
     uses_labels: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        max_rows: int = 4000,
-        max_iter: int = 10,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_components, self.max_rows = n_components, max_rows
-        self.max_iter, self.random_state = max_iter, random_state
+    def __init__(self, n_components: int = 2, *, random_state: RandomState = None) -> None:
+        self.n_components = n_components
+        self.random_state = random_state
 
     def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         assert y is not None
         spectrum, size = checked_axes(X, self.n_components, "NCA")
         n_axes = min(len(spectrum.variances), max(size, NCA_AXES))
         first = whitening(spectrum, 0.5, n_axes, unit_input=True, unit_output=False)
-        sample = sorted_sample(len(X), self.max_rows, check_random_state(self.random_state))
-        turn = self._nca(first.apply(X[sample]), y[sample], size)
-        return Preprocessing(True, first.mean, first.matrix @ turn.T, True)
-
-    def _nca(self, rows: Array, y: NDArray[np.intp], size: int) -> Array:
-        """Return axes in the half-whitened space, starting from its first `size` axes."""
-        scaled = NCA_NORM * unit_rows(rows.astype(np.float64))
-        nca = NeighborhoodComponentsAnalysis(
-            size, init=np.eye(size, rows.shape[1]), max_iter=self.max_iter
-        )
+        sample = sorted_sample(len(X), NCA_ROWS, check_random_state(self.random_state))
+        scaled = NCA_NORM * unit_rows(first.apply(X[sample]).astype(np.float64))
+        start = np.eye(size, n_axes)  # the first axes of the half-whitened space
+        nca = NeighborhoodComponentsAnalysis(size, init=start, max_iter=NCA_ITERATIONS)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            nca.fit(scaled, y)
+            nca.fit(scaled, y[sample])
         self.n_iter_ = int(nca.n_iter_)
-        return np.asarray(nca.components_)
+        return Preprocessing(True, first.mean, first.matrix @ nca.components_.T, True)

@@ -76,8 +76,14 @@ def expand_groups(function: Callable[..., None]) -> Callable[..., None]:
     }
     parameters: list[Parameter] = []
     for name, parameter in signature(function).parameters.items():
-        plain = parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name])
-        parameters += _parameters(groups[name]) if name in groups else [plain]
+        group, kind = groups.get(name), Parameter.KEYWORD_ONLY
+        if group is None:
+            parameters.append(parameter.replace(kind=kind, annotation=hints[name]))
+            continue
+        types, declared = get_type_hints(group), vars(group)["declared"]
+        parameters += [
+            Parameter(n, kind, default=o, annotation=types[n]) for n, o in declared.items()
+        ]
 
     @wraps(function)
     def run(**arguments: object) -> None:
@@ -90,14 +96,6 @@ def expand_groups(function: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
-
-
-def _parameters(group: type[Any]) -> list[Parameter]:
-    hints, kind = get_type_hints(group), Parameter.KEYWORD_ONLY
-    return [
-        Parameter(name, kind, default=option, annotation=hints[name])
-        for name, option in group.declared.items()
-    ]
 
 
 OPTION_OF = {
