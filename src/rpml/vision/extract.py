@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.io.datasets.image_sets import VIEW_MARK
+from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.context import Arrays, Context, Json, Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, slices, unit_rows
@@ -213,6 +214,11 @@ class Job:
             "part": self.execution.part,
             "batch": self.execution.batch,
         }
+
+    def with_region_whitening(self, learned: Preprocessing) -> Job:
+        """Return the job with a whitening of its R-MAC regions."""
+        pooling = replace(self.recipe.pooling, region_whitening=learned)
+        return replace(self, recipe=replace(self.recipe, pooling=pooling))
 
     def run(
         self,

@@ -13,7 +13,6 @@ from rpml.io.features.numpy_files import NpzFile
 from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError
-from rpml.runtime.files import atomic_output
 from rpml.runtime.outputs import check_written_together
 from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.wording import counted
@@ -91,15 +90,9 @@ def whitening_digest(learned: Preprocessing) -> str:
     return data_digest(learned.mean, learned.matrix)
 
 
-def save_whitening(learned: Preprocessing, path: str | Path, overwrite: bool = True) -> None:
+def save_whitening(learned: Preprocessing, path: Path) -> None:
     """Write the mean and the matrix to an .npz file."""
-    with atomic_output(path, overwrite) as draft:
-        write_whitening(learned, draft)
-
-
-def write_whitening(learned: Preprocessing, draft: Path) -> None:
-    """Write a file that is published elsewhere."""
-    with open(draft, "wb") as file:
+    with open(path, "wb") as file:
         np.savez(file, mean=learned.mean, matrix=learned.matrix)
 
 

@@ -18,11 +18,11 @@ from rpml.io.features import Layout, check_table_output
 from rpml.io.features.source import as_ids
 from rpml.io.features.writing import table_writer
 from rpml.method.whitening.linear_map import Preprocessing
-from rpml.runtime.context import Context
+from rpml.runtime.context import Arrays, Context, Json
 from rpml.runtime.errors import InputError
 from rpml.runtime.files import Outputs, atomic_outputs, folder_outputs, locked
 from rpml.runtime.outputs import MANIFEST_SUFFIX, Manifest, check_apart, resolved
-from rpml.runtime.schema import COUNT, check_json
+from rpml.runtime.schema import COUNT, ArraySpec, Schema, check_json
 from rpml.runtime.wording import counted
 from rpml.vision.extract import Failure, Job, Part, files_digest, iter_parts, nothing_left, row_id
 from rpml.vision.images import ImageFile, Views
@@ -32,15 +32,17 @@ from rpml.vision.pooling import (
     save_whitening,
     whiten,
     whitening_digest,
-    write_whitening,
 )
 
 LEARN = "learn"
 REGION_IMAGES = 1000  # from which a region whitening is learned
 _TABLES = ("groups.csv", "labels.csv", "failures.csv")
-_WHITENING, _REGIONS = "whitening.npz", "regions.npz"  # a later run may read them
+_WHITENINGS = ("whitening.npz", "regions.npz")  # a later run may read them
 _FACTS = {"rows": COUNT, "dimension": COUNT, "images": COUNT, "failures": [[str]]}
 """Schema of the manifest's facts."""
+_REGIONS = Schema(
+    {"mean": ArraySpec("f", ("features",)), "matrix": ArraySpec("f", ("features", "axes"))}
+)
 
 
 @dataclass(frozen=True)
@@ -56,16 +58,20 @@ class PostProcess:
     folder_labels: bool = False
     """Also write each image's folder as its label."""
 
+    def settings(self) -> Json:
+        """All settings as JSON values."""
+        learned = self.whitening and whitening_digest(self.whitening)
+        return {**asdict(replace(self, whitening=None)), "whitening": learned}
+
     def check(self, files: Sequence[ImageFile]) -> None:
         """Raise InputError if a whitening cannot be learned, before descriptors are computed."""
-        if self.whiten is None:
-            return
-        training = training_files(files, self.whiten_on)
-        if len(training) <= self.whiten:
-            raise InputError(
-                f"cannot learn a whitening to {counted(self.whiten, 'dimension')} from "
-                f"{counted(len(training), 'image')}: it takes more images than dimensions"
-            )
+        if self.whiten is not None:
+            count = len(training_files(files, self.whiten_on))
+            if count <= self.whiten:
+                raise InputError(
+                    f"cannot learn a whitening to {counted(self.whiten, 'dimension')} from "
+                    f"{counted(count, 'image')}: it takes more images than dimensions"
+                )
 
 
 @dataclass(frozen=True)
@@ -119,24 +125,18 @@ class ResumableExtraction(ResumableRun):
 
     def _check(self, inputs: list[str | Path | None]) -> None:
         """Tables are replaced or deleted only if the manifest lists them unchanged."""
-        self._check_name()
+        if self.path == "-":
+            raise InputError("features of images are written to a file, not to standard output")
         manifest, target = Manifest(self._manifest), Path(self.path)
         ours = self.resume and manifest.owns(target)
         check_table_output(self.path, self.overwrite or ours, inputs)
-        tables = [self.table(name) for name in _TABLES]
+        tables = [self.table(name) for name in (*_TABLES, *_WHITENINGS)]
         check_apart([*tables, self._manifest, self.directory], inputs)
-        whitenings = [self.table(_WHITENING)]
-        if not (self.resume and self.directory.exists()):  # an unfinished run has written it
-            whitenings.append(self.table(_REGIONS))
-        for path in (*tables, *whitenings, self._manifest):
-            manifest.check(path)
         if ours and not self.overwrite and target.suffix.lower() == ".npy":
-            manifest.check(self.table("ids.csv"))
+            tables.append(self.table("ids.csv"))
+        for path in (*tables, self._manifest):
+            manifest.check(path)
         check_directory(self.directory)
-
-    def _check_name(self) -> None:
-        if self.path == "-":
-            raise InputError("features of images are written to a file, not to standard output")
 
     def extract(
         self,
@@ -159,49 +159,44 @@ class ResumableExtraction(ResumableRun):
         context : Context, default=None
             Receives progress.
         """
-        self._check_name()
         # photos.npy and photos.csv would write the same tables
         with self._running(file.path for file in job.files), locked(self.table("ids.csv")):
             post, context = post or PostProcess(), context or Context()
-            job = self._with_region_whitening(job, region_whitening, post.whiten_on)
-            written = self._already_written(job, post) if self.resume else None
+            if region_whitening not in (None, LEARN):
+                job = job.with_region_whitening(load_whitening(region_whitening))
+            digest, regions = files_digest(job.files), region_whitening == LEARN
+            settings = {**job.settings(), **post.settings(), "learn_regions": regions}
+            run = fingerprint(digest, settings)
+            written = self._already_written(run) if self.resume else None
             if written is None:
-                digest = files_digest(job.files)
-                store = Checkpoint(self.directory, digest, job.settings(), self.resume)
-                written = self._write(job, post, replace(context, store=store))
+                post.check(job.files)
+                store = Checkpoint(self.directory, digest, settings, self.resume)
+                context = replace(context, store=store)
+                if regions:
+                    job = _with_learned_regions(job, post.whiten_on, context)
+                written = self._write(job, post, context, regions, run)
             self.discard()
             return written
 
-    def _with_region_whitening(self, job: Job, choice: str | Path | None, training: str) -> Job:
-        if choice is None:
-            return job
-        own = self.table(_REGIONS)
-        if choice == LEARN and not (self.resume and own.is_file()):
-            subset = replace(job, files=training_files(job.files, training))
-            learned = learn_region_whitening(subset)
-            save_whitening(learned, own, Manifest(self._manifest).owns(own))
-        learned = load_whitening(own if choice == LEARN else choice)
-        pooling = replace(job.recipe.pooling, region_whitening=learned)
-        return replace(job, recipe=replace(job.recipe, pooling=pooling))
-
-    def _already_written(self, job: Job, post: PostProcess) -> Written | None:
-        """Return what an earlier run of the same job wrote, if all of it is still there."""
+    def _already_written(self, run: str) -> Written | None:
+        """Return what an earlier run of this fingerprint wrote, if all of it is still there."""
         manifest = Manifest(self._manifest)
         facts, files = manifest.facts, manifest.listed()
         complete = bool(files) and not any(map(manifest.differs, files))
-        if not complete or facts.get("fingerprint") != _fingerprint(job, post):
+        if not complete or facts.get("fingerprint") != run:
             return None
         check_json(facts, _FACTS, "manifest")
         failures = [(name, reason) for name, reason in facts["failures"]]
         return Written(facts["rows"], facts["dimension"], facts["images"], failures, False)
 
-    def _write(self, job: Job, post: PostProcess, context: Context) -> Written:
+    def _write(
+        self, job: Job, post: PostProcess, context: Context, regions: bool, run: str
+    ) -> Written:
         """Compute the descriptors and write all files together.
 
         Parts are computed first, into the context's store, and read again for the output, so that
         only one of them (and the training rows of a whitening) is in memory at a time.
         """
-        post.check(job.files)
         failures: list[Failure] = []
         training, images = [], 0
         for part in iter_parts(job, context):
@@ -217,12 +212,15 @@ class ResumableExtraction(ResumableRun):
                 whitening = post.whitening
                 if post.whiten is not None:
                     whitening = learn_whitening(np.concatenate(training), post.whiten)
-                    write_whitening(whitening, tables.new(self.table(_WHITENING)))
+                    save_whitening(whitening, tables.new(self.table("whitening.npz")))
+                if regions and job.recipe.pooling.region_whitening is not None:
+                    learned = job.recipe.pooling.region_whitening
+                    save_whitening(learned, tables.new(self.table("regions.npz")))
                 parts = _whitened(iter_parts(job, Context(store=context.store)), whitening)
                 ids, of_image, dimension = self._write_rows(features, job, parts)
                 self._write_tables(tables, job, post, ids, of_image)
                 written = replace(written, rows=len(ids), dimension=dimension)
-            facts = {**asdict(written), "fingerprint": _fingerprint(job, post)} if images else {}
+            facts = {**asdict(written), "fingerprint": run} if images else {}
             self._list_files(features, tables, facts)
         if not images:
             raise nothing_left(failures)
@@ -282,20 +280,13 @@ class ResumableExtraction(ResumableRun):
     def _list_files(self, features: Outputs, tables: Outputs, facts: dict[str, object]) -> None:
         """Write the manifest and delete tables of an earlier run that this one did not write."""
         earlier, files = Manifest(self._manifest), {**features.drafts(), **tables.drafts()}
-        for path in (resolved(self.table(name)) for name in (_WHITENING, _REGIONS)):
+        for path in (resolved(self.table(name)) for name in _WHITENINGS):
             if path not in files and path.is_file():
                 files[path] = path
         for path in (resolved(self.table(name)) for name in _TABLES):
             if path not in files and earlier.owns(path):
                 tables.remove(path)
         earlier.write_next(tables.new(self._manifest), files, facts)
-
-
-def _fingerprint(job: Job, post: PostProcess) -> str:
-    """Return a hash that is equal for runs that write the same files."""
-    after = asdict(replace(post, whitening=None))
-    after["whitening"] = post.whitening and whitening_digest(post.whitening)
-    return fingerprint(files_digest(job.files), {**job.settings(), "post_process": after})
 
 
 def _write_csv(
@@ -323,6 +314,17 @@ def training_files(files: Sequence[ImageFile], pattern: str) -> list[ImageFile]:
     if not selected:
         raise InputError(f"no image matches --whiten-on {pattern!r}, the first is {files[0].id!r}")
     return selected
+
+
+def _with_learned_regions(job: Job, pattern: str, context: Context) -> Job:
+    """Learn a region whitening on the training images, as a stage of the checkpoint."""
+
+    def learn() -> Arrays:
+        learned = learn_region_whitening(replace(job, files=training_files(job.files, pattern)))
+        return {"mean": learned.mean, "matrix": learned.matrix}
+
+    arrays = context.stage("regions", _REGIONS, learn)
+    return job.with_region_whitening(Preprocessing(True, arrays["mean"], arrays["matrix"], True))
 
 
 def learn_region_whitening(job: Job) -> Preprocessing:
