@@ -1,36 +1,57 @@
 """The methods of the tables of the paper.
 
-A new method is a `Method` in a module of this folder and a line here.
+A new method is a sampler and a loss in a module of this folder, and an entry of `METHODS`.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from rpml.deep.methods import mom, srpml, supervised, unsupervised
-from rpml.deep.methods.base import Method
+from rpml.deep.methods.base import (
+    Loss,
+    LossSpec,
+    Method,
+    aas_labels,
+    class_sampler,
+    instance_sampler,
+    kmeans_labels,
+    label_sampler,
+    stateless,
+)
+from rpml.deep.methods.mom import pool_sampler, weighted_triplet
+from rpml.deep.methods.srpml import SRPML
+from rpml.deep.methods.supervised import DAML, HDML, contrastive, ddml, lifted, triplet
+from rpml.deep.methods.unsupervised import (
+    STML,
+    DeepCluster,
+    Exemplar,
+    MemoryNCE,
+    invariant,
+    neighbor_sampler,
+)
 from rpml.runtime.errors import InputError
 
-_UNSUPERVISED = {
-    "exemplar": ("Exemplar", unsupervised.EXEMPLAR),
-    "nce": ("NCE", unsupervised.NCE),
-    "deepcluster": ("DeepCluster", unsupervised.DEEPCLUSTER),
-    "mom": ("MOM", mom.MOM),
-    "invariant": ("Invariant", unsupervised.INVARIANT),
-    "stml": ("STML", unsupervised.STML_METHOD),
-    "srpml": ("sRPML", srpml.SRPML_METHOD),
-}
-_SUPERVISED = {
-    "contrastive": ("Contrastive", supervised.CONTRASTIVE),
-    "ddml": ("DDML", supervised.DDML),
-    "triplet": ("Triplet", supervised.TRIPLET),
-    "triplet-hard": ("Triplet + hard", supervised.SEMI_HARD),
-    "triplet-daml": ("Triplet + DAML", supervised.DAML_METHOD),
-    "triplet-hdml": ("Triplet + HDML", supervised.HDML_METHOD),
-    "lifted": ("Lifted", supervised.LIFTED),
-}
+
+def _supervised(title: str, loss: Callable[[LossSpec], Loss], rate: float = 1e-3) -> Method:
+    return Method(title, class_sampler, loss, rate, uses_labels=True)
+
+
 METHODS: dict[str, Method] = {
-    name: replace(method, title=title, uses_labels=name in _SUPERVISED)
-    for name, (title, method) in {**_UNSUPERVISED, **_SUPERVISED}.items()
+    "exemplar": Method("Exemplar", instance_sampler, Exemplar),
+    "nce": Method("NCE", instance_sampler, MemoryNCE),
+    "deepcluster": Method(
+        "DeepCluster", lambda bank: label_sampler(kmeans_labels(bank)), DeepCluster
+    ),
+    "mom": Method("MOM", pool_sampler, stateless(weighted_triplet), mines_once=True),
+    "invariant": Method("Invariant", instance_sampler, stateless(invariant)),
+    "stml": Method("STML", neighbor_sampler, STML, needs_teacher=True),
+    "srpml": Method("sRPML", lambda bank: label_sampler(aas_labels(bank)), SRPML),
+    "contrastive": _supervised("Contrastive", stateless(contrastive)),
+    "ddml": _supervised("DDML", stateless(ddml)),
+    "triplet": _supervised("Triplet", triplet, 3e-4),
+    "triplet-hard": _supervised("Triplet + hard", partial(triplet, semi_hard=True)),
+    "triplet-daml": _supervised("Triplet + DAML", DAML),
+    "triplet-hdml": _supervised("Triplet + HDML", HDML, 3e-4),
+    "lifted": _supervised("Lifted", lifted, 3e-4),
 }
 """In the order of the tables of the paper."""
 

@@ -110,18 +110,18 @@ class Loss(nn.Module):
 
 @dataclass(frozen=True)
 class Method:
-    """A deep method; `rpml.deep.methods.METHODS` sets its last two fields."""
+    """A deep method: how its batches are sampled, and their loss."""
 
+    title: str
     sampler: Sampler
     loss: Callable[[LossSpec], Loss]
-    needs_teacher: bool = False
-    """Whether the loss reads the features of the averaged network."""
-    mines_once: bool = False
-    """Sample once, from the features before training, instead of every few epochs."""
     learning_rate: float = 3e-4
     """Of the upper blocks unless the schedule has one; chosen for every method by the same rule
     (docs/results-deep.md)."""
-    title: str = ""
+    needs_teacher: bool = False
+    """Whether the loss reads the features of the averaged network."""
+    mines_once: bool = False
+    """Sample once, from the features before training, instead of every epoch."""
     uses_labels: bool = False
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import cg
 
-from rpml.deep.methods.base import Batch, BatchIndices, FeatureBank, Indices, Method, stateless
+from rpml.deep.methods.base import Batch, Batches, BatchIndices, FeatureBank, Indices
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.rows import sorted_sample, top_k
 
@@ -102,16 +102,14 @@ def triplet_batches(
         yield BatchIndices(rows, rng.integers(0, n_views, len(rows)), rows, weights)
 
 
+def pool_sampler(bank: FeatureBank) -> tuple[Batches, None]:
+    """Batches of triplets from the pools of every anchor."""
+    return partial(triplet_batches, mine_pools(bank)), None
+
+
 def weighted_triplet(batch: Batch) -> torch.Tensor:
     """w max(0, |a - p|^2 - |a - n|^2 + margin) of consecutive (anchor, positive, negative) rows."""
     assert batch.weights is not None
     a, p, n = (batch.embedding[i::3] for i in range(3))
     gap = (a - p).square().sum(1) - (a - n).square().sum(1)
     return (batch.weights * (gap + MARGIN).clamp(min=0)).mean()
-
-
-MOM = Method(
-    lambda bank: (partial(triplet_batches, mine_pools(bank)), None),
-    stateless(weighted_triplet),
-    mines_once=True,
-)

@@ -5,7 +5,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import softplus
 
-from rpml.deep.methods.base import Batch, Loss, LossSpec, Method, aas_labels, label_sampler
+from rpml.deep.methods.base import Batch, Loss, LossSpec
 from rpml.method.objective.triplet_loss import TripletObjective, angular_factor
 from rpml.method.objective.weights import weight_function
 from rpml.method.solver.conjugate_gradient import SolverState, Stopping, descend, orthonormalize
@@ -84,6 +84,3 @@ def rpml_loss(
     w = torch.sigmoid((left[a] + left[p]) / 2 + right[n])  # eq. (wt)
     penalty = 0.5 * RIDGE * len(triplets) * theta.square().sum()
     return softplus(w / w.mean() * m).sum() + penalty
-
-
-SRPML_METHOD = Method(lambda bank: label_sampler(aas_labels(bank)), SRPML)

@@ -1,7 +1,6 @@
 """The supervised losses of pairs and triplets, and of synthetic negatives (DAML, HDML)."""
 
 import math
-from functools import partial
 from types import ModuleType
 
 import torch
@@ -14,12 +13,9 @@ from rpml.deep.methods.base import (
     Indices,
     Loss,
     LossSpec,
-    Method,
-    class_sampler,
     distances,
     safe_mean,
     squared_distances,
-    stateless,
 )
 from rpml.method.triplets.sampling import mine_batch_triplets
 from rpml.runtime.extras import require
@@ -242,12 +238,3 @@ class HDML(Loss):
 
 def _detached(module: nn.Module) -> dict[str, torch.Tensor]:
     return {name: value.detach() for name, value in module.named_parameters()}
-
-
-CONTRASTIVE = Method(class_sampler, stateless(contrastive), learning_rate=1e-3)
-DDML = Method(class_sampler, stateless(ddml), learning_rate=1e-3)
-TRIPLET = Method(class_sampler, triplet)
-SEMI_HARD = Method(class_sampler, partial(triplet, semi_hard=True), learning_rate=1e-3)
-LIFTED = Method(class_sampler, lifted)
-DAML_METHOD = Method(class_sampler, DAML, learning_rate=1e-3)
-HDML_METHOD = Method(class_sampler, HDML)

@@ -16,14 +16,9 @@ from rpml.deep.methods.base import (
     Indices,
     Loss,
     LossSpec,
-    Method,
     distances,
     group_batches,
-    instance_sampler,
-    kmeans_labels,
-    label_sampler,
     squared_distances,
-    stateless,
 )
 from rpml.method.graph.neighbors import nearest_neighbors
 
@@ -206,10 +201,3 @@ class STML(Loss):
         heads = (small, wide_head)
         contrastive = sum(relaxed_contrastive(head, similarity) for head in heads)
         return contrastive / 2 + distillation(small, wide_head)
-
-
-EXEMPLAR = Method(instance_sampler, Exemplar)
-NCE = Method(instance_sampler, MemoryNCE)
-DEEPCLUSTER = Method(lambda bank: label_sampler(kmeans_labels(bank)), DeepCluster)
-INVARIANT = Method(instance_sampler, stateless(invariant))
-STML_METHOD = Method(neighbor_sampler, STML, needs_teacher=True)
