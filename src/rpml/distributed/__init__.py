@@ -8,10 +8,9 @@ from rpml.runtime.extras import require
 
 require("distributed", "distributed", "rpml.distributed")
 
+from rpml.distributed.apply import embed, embedded, evaluate  # noqa: E402
 from rpml.distributed.cluster import Cluster, ClusterError  # noqa: E402
-from rpml.distributed.embed import embed, embedded  # noqa: E402
 from rpml.distributed.estimator import DaskRPML  # noqa: E402
-from rpml.distributed.evaluation import evaluate  # noqa: E402
 from rpml.distributed.source import open_rows  # noqa: E402
 
 __all__ = ["Cluster", "ClusterError", "DaskRPML", "embed", "embedded", "evaluate", "open_rows"]

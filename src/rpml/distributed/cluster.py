@@ -1,6 +1,7 @@
 """A Dask cluster as used by the stages: tasks, reductions, progress and error messages."""
 
 import logging
+import operator
 import signal
 import time
 import uuid
@@ -137,7 +138,7 @@ class Cluster:
 
     def item(self, future: Task, place: int) -> Task:
         """Return one element of a task's result, so that only this element is moved."""
-        return self.submit(_item, future, place)
+        return self.submit(operator.getitem, future, place)
 
     def total(self, parts: Sequence[Task], add: Callable[..., Any]) -> Task:
         """Combine partial results in a tree of fixed order, so that sums are reproducible."""
@@ -252,7 +253,3 @@ def _key(work: Callable[..., Any]) -> str:
 
 def _same(value: object) -> Any:
     return value
-
-
-def _item(values: Sequence[object], place: int) -> Any:
-    return values[place]

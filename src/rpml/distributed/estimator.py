@@ -1,30 +1,59 @@
-"""DaskRPML, the estimator for rows on a cluster."""
+"""DaskRPML, the estimator for rows on a cluster.
+
+The workers read every partition once, in batches, and return the moments of all rows and a sample
+of them. The moments of a batch are taken about its own mean, so that the mean of all rows need not
+be known before.
+"""
+
+from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, Self, cast
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from rpml.distributed.cluster import Cluster
-from rpml.distributed.gather import SampledRows, gather_rows, read_all
+from rpml.distributed.cluster import Cluster, Task
 from rpml.distributed.source import PartitionedRows, open_rows
 from rpml.estimator import RPML, Embedding
 from rpml.estimator.fitted import calibrate, set_fitted, warn_of_training
 from rpml.estimator.knowledge import fit_inputs
 from rpml.io.checkpoint import Checkpoint
+from rpml.io.features.source import Batch
 from rpml.method.pipeline import learn_in_memory
 from rpml.method.settings import FitInputs, FitSettings
 from rpml.method.whitening.choice import choose_whitening, scatter_rows
+from rpml.method.whitening.linear_map import (
+    Spectrum,
+    lost_in_rounding,
+    row_sum,
+    second_moments,
+    spectrum_of,
+)
 from rpml.runtime.context import Context, Json
-from rpml.runtime.rows import Array, common_scale, divided, divisor, float_dtype
+from rpml.runtime.digest import data_digest
+from rpml.runtime.rows import Array, common_scale, divided, divisor, float_dtype, unit_rows
+from rpml.runtime.schema import COUNT, ArraySpec, Schema
 from rpml.runtime.threads import using_jobs
 
 logger = logging.getLogger(__name__)
+Float = type[np.floating]
+_STAGE = "rows"
+_SCHEMA = Schema(
+    {
+        "values": ArraySpec("f", ("rows", "features")),
+        "mean": ArraySpec("f", ("features",)),
+        "products": ArraySpec("f", ("features", "features")),
+    },
+    {"n_rows": COUNT},
+)
 
 
 class LazyEmbedding(Embedding):
@@ -38,7 +67,7 @@ class LazyEmbedding(Embedding):
         Files are embedded by `rpml.distributed.embed`.
         """
         check_is_fitted(self)
-        if not _is_dask_array(X):
+        if not hasattr(X, "map_blocks"):
             return super().transform(X, n_components, output)
         local = self.to_local()
         one = local.transform(np.zeros((1, X.shape[1]), X.dtype), n_components, output)
@@ -49,7 +78,7 @@ class LazyEmbedding(Embedding):
     def predict(self, X: Any) -> Any:
         """Predict the clusters of rows: of an array at once, of a Dask array lazily."""
         check_is_fitted(self)
-        if not _is_dask_array(X):
+        if not hasattr(X, "map_blocks"):
             return super().predict(X)
         meta = np.empty(0, np.intp)
         return X.rechunk({1: -1}).map_blocks(
@@ -140,8 +169,7 @@ class DaskRPML(LazyEmbedding, RPML):
         as_they_are = self.normalize_input or self.whiten is None
         scale = divisor(common_scale(values) if as_they_are else moments.scale, as_they_are)
         sample = cast("Array", SampledRows(divided(values, scale), wanted, (n, d)))
-        unit = moments.unit if self.normalize_input else scale
-        spectrum = moments.spectrum(unit, float_dtype(rows))
+        spectrum = moments.spectrum(1.0 if self.normalize_input else scale, float_dtype(rows))
         inputs = inputs.divided(scale)
         with using_jobs(self.n_jobs):
             inputs = replace(
@@ -175,5 +203,131 @@ def rows_needed(
     return np.union1d(rows, scatter_rows(inputs, context.rng("whiten")))
 
 
-def _is_dask_array(X: object) -> bool:
-    return hasattr(X, "dask") and hasattr(X, "map_blocks")
+class Moments(NamedTuple):
+    """Mean of rows, and the sum of the products of their differences to it, (d, d)."""
+
+    n_rows: int
+    mean: Array
+    products: Array
+
+    @property
+    def scale(self) -> float:
+        """The power of two nearest to the typical norm of a row, as by `common_scale`."""
+        energy = float(np.trace(self.products) / self.n_rows + self.mean @ self.mean)
+        return float(2.0 ** min(1023, round(math.log2(energy) / 2))) if energy else 1.0
+
+    def spectrum(self, unit: float, dtype: Float) -> Spectrum:
+        """Return the principal axes of the rows of a precision, divided by the unit."""
+        return spectrum_of(self.mean / unit, self.products / (self.n_rows * unit**2), dtype)
+
+
+def combined(parts: Sequence[Moments]) -> Moments:
+    """Return the moments of all rows from those of their parts."""
+    count = sum(part.n_rows for part in parts)
+    mean = np.sum([part.n_rows / max(1, count) * part.mean for part in parts], axis=0)
+    products = np.zeros_like(parts[0].products)
+    for part in parts:
+        away = part.mean - mean
+        products += part.products + part.n_rows * np.outer(away, away)
+    return Moments(count, mean, products)
+
+
+@dataclass(frozen=True, repr=False)
+class SampledRows:
+    """Rows of which some have been read: X[rows] are those, as for an array of all rows."""
+
+    values: Array
+    rows: NDArray[np.intp]
+    """Which rows they are, ascending."""
+    shape: tuple[int, int]
+
+    @property
+    def dtype(self) -> np.dtype[np.floating]:
+        return self.values.dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: NDArray[np.intp]) -> Array:
+        return np.asarray(self.values[np.searchsorted(self.rows, rows)])
+
+    def __repr__(self) -> str:
+        """Return a digest, by which a checkpoint knows the rows."""
+        return f"SampledRows({data_digest(self.values, self.rows, self.shape)})"
+
+
+def read_all(cluster: Cluster, rows: PartitionedRows, context: Context) -> Array:
+    """Return all rows."""
+    tasks = rows.each(cluster, _values)
+    cluster.wait(tasks, context, "read")
+    values = np.concatenate([part for part in cluster.values(tasks) if len(part)])
+    return values.astype(float_dtype(rows), copy=False)
+
+
+def _values(batches: Iterator[Batch]) -> Array:
+    blocks = [batch.values for batch in batches]
+    return np.concatenate(blocks) if blocks else np.empty((0, 0))
+
+
+def gather_rows(
+    cluster: Cluster,
+    rows: PartitionedRows,
+    wanted: NDArray[np.intp],
+    unit_norm: bool,
+    context: Context,
+) -> tuple[Array, Moments]:
+    """Return the wanted rows, given in ascending order, and the moments of all (unit) rows.
+
+    The pass over the rows is a stage of the checkpoint.
+    """
+    key = context.key(rows.digest(), wanted, unit_norm)
+    if saved := context.load(_STAGE, _SCHEMA, key):
+        arrays, figures = saved
+        return arrays["values"], Moments(figures["n_rows"], arrays["mean"], arrays["products"])
+    precision = float_dtype(rows)
+
+    def measure(chosen: NDArray[np.intp], dtype: Float) -> tuple[list[Task], Task]:
+        work = partial(_measured, rows.n_features, precision, unit_norm, dtype)
+        tasks = rows.each(cluster, work, _positions(rows, chosen))
+        return tasks, cluster.total([cluster.item(task, 0) for task in tasks], combined)
+
+    tasks, total = measure(wanted, precision)
+    cluster.wait(tasks, context, "read")
+    values = np.concatenate(cluster.values([cluster.item(task, 1) for task in tasks]))
+    result: Moments = cluster.value(total)
+    if lost_in_rounding(result.spectrum(result.scale, precision), precision):
+        result = cluster.value(measure(wanted[:0], np.float64)[1])
+    arrays = {"values": values, "mean": result.mean, "products": result.products}
+    context.save(_STAGE, arrays, {"n_rows": result.n_rows}, key)
+    return values, result
+
+
+def _positions(rows: PartitionedRows, wanted: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+    """Return the wanted rows of each partition, by their position there."""
+    cuts = np.searchsorted(wanted, rows.edges).tolist()
+    starts = rows.edges[:-1].tolist()
+    return [wanted[a:b] - start for (a, b), start in zip(pairwise(cuts), starts, strict=True)]
+
+
+def _measured(
+    width: int,
+    precision: Float,
+    unit_norm: bool,
+    dtype: Float,
+    batches: Iterator[Batch],
+    wanted: NDArray[np.intp],
+) -> tuple[Moments, Array]:
+    """Return the moments of a partition, from products in `dtype`, and the wanted rows of it."""
+    total = Moments(0, np.zeros(width), np.zeros((width, width)))
+    picked, seen = [np.empty((0, width), precision)], 0
+    for batch in batches:
+        rows = np.asarray(batch.values, precision)
+        a, b = np.searchsorted(wanted, (seen, seen + len(rows)))
+        picked.append(rows[wanted[a:b] - seen])
+        seen += len(rows)
+        unit = 1.0 if unit_norm else common_scale(rows)  # products in single precision may overflow
+        rows = unit_rows(rows) if unit_norm else divided(rows, unit)
+        mean = row_sum(rows, False) / len(rows)
+        products = second_moments(rows, mean, False, dtype)
+        total = combined([total, Moments(len(rows), mean * unit, products * unit**2)])
+    return total, np.concatenate(picked)

@@ -7,8 +7,10 @@ it, in batches, and checked there, so that errors name the shard; the client onl
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -211,7 +213,9 @@ def shard_addresses(address: str) -> tuple[list[str], str]:
         raise InputError(f"cannot read {address}: there is no such file or folder")
     entries = [path]
     if not is_file:
-        entries = _features(system.ls(path, detail=False)) or _features(system.find(path))
+        listings = (system.ls(path, detail=False), system.find(path))
+        found = ([entry for entry in there if is_feature_file(Path(entry))] for there in listings)
+        entries = next(filter(None, found), [])
         check_one_format(address, map(Path, entries))
         entries.sort(key=lambda entry: (str(Path(entry).parent), natural_key(Path(entry))))
     known = [system.info(entry) for entry in entries]
@@ -222,26 +226,16 @@ def shard_addresses(address: str) -> tuple[list[str], str]:
     return ([address] if is_file else names), repr([*zip(names, stamps, strict=True)])
 
 
-def _features(entries: Sequence[str]) -> list[str]:
-    return [entry for entry in entries if is_feature_file(Path(entry))]
-
-
 def cut(paths: Sequence[str], sizes: Sequence[int], edges: NDArray[np.int64]) -> list[list[Piece]]:
     """Return the pieces of shards that make up each partition."""
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    parts = []
-    for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        which = range(
-            int(np.searchsorted(starts, low, "right")) - 1, int(np.searchsorted(starts, high))
-        )
-        parts.append(
-            [
-                (paths[i], int(max(low - starts[i], 0)), int(min(high, starts[i + 1]) - starts[i]))
-                for i in which
-                if sizes[i]
-            ]
-        )
-    return parts
+    starts = np.cumsum([0, *sizes]).tolist()
+
+    def pieces(low: int, high: int) -> list[Piece]:
+        inside = range(bisect_right(starts, low) - 1, bisect_left(starts, high))
+        ends = {i: (max(low - starts[i], 0), min(high, starts[i + 1]) - starts[i]) for i in inside}
+        return [(paths[i], start, stop) for i, (start, stop) in ends.items() if sizes[i]]
+
+    return [pieces(low, high) for low, high in pairwise(edges.tolist())]
 
 
 def _edges(n: int, row_bytes: int, partition_rows: int | None, least: int) -> NDArray[np.int64]:
@@ -263,28 +257,23 @@ def _between(edges: NDArray[np.int64], groups: NDArray[np.int64]) -> NDArray[np.
     return np.unique(np.where(edges - low < high - edges, low, high))
 
 
-def local_copy(path: str) -> str:
-    """Return the path itself, or the local copy of a remote file."""
-    if "://" not in path:
-        return path
-    import fsspec
+def _open_shard(path: str, options: ReadOptions) -> FeatureSource:
+    """Open a shard, or the local copy of a remote one; error messages use its original name."""
+    local = path
+    if "://" in path:
+        import fsspec
 
-    try:
-        cached = fsspec.open_local(f"simplecache::{path}", simplecache={"same_names": True})
-    except Exception as error:  # every file system has its own errors
-        raise InputError(f"cannot read {path}: {first_line(error)}") from error
-    return str(cached)
-
-
-def open_shard(path: str, options: ReadOptions) -> FeatureSource:
-    """Open a shard; error messages use its original name."""
-    source = open_features(local_copy(path), options)
+        try:
+            local = fsspec.open_local(f"simplecache::{path}", simplecache={"same_names": True})
+        except Exception as error:  # every file system has its own errors
+            raise InputError(f"cannot read {path}: {first_line(error)}") from error
+    source = open_features(local, options)
     source.name = path
     return source
 
 
 def _look(path: str, options: ReadOptions) -> Look:
-    source = open_shard(path, options)
+    source = _open_shard(path, options)
     rows = source.n_rows
     if rows is None:
         rows = sum(len(batch.values) for batch in source.batches())
@@ -315,7 +304,7 @@ def _embedded(batches: Iterator[Batch], model: Model | None) -> Iterator[Batch]:
 def read_piece(piece: Piece, options: ReadOptions) -> Iterator[Batch]:
     """Read the rows of a piece in batches; all values are finite."""
     path, start, stop = piece
-    source, seen = open_shard(path, options), start
+    source, seen = _open_shard(path, options), start
     for batch in source.batches_between(start, stop):
         low, high = max(start - batch.start, 0), min(stop - batch.start, len(batch.values))
         if low < high:

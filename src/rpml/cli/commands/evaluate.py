@@ -58,7 +58,7 @@ def run(
     clusters: dict[str, float] = {}
     if engine.on_dask():
         from rpml.distributed import embedded, evaluate
-        from rpml.distributed.evaluation import MAX_QUERIES
+        from rpml.distributed.apply import MAX_QUERIES
 
         with engine.cluster(console) as cluster, console.reporter() as report:
             rows = engine.open_rows(features, reading.options(excluded), cluster, console)

@@ -121,9 +121,9 @@ def test_evaluate_counts_ties_against_the_rows_and_leaves_out_unlabeled_ones(clu
 def test_evaluate_samples_the_queries_of_many_rows(cluster, rows, monkeypatch):
     import dask.array as da
 
-    from rpml.distributed import evaluate, evaluation
+    from rpml.distributed import apply, evaluate
 
-    monkeypatch.setattr(evaluation, "MAX_QUERIES", 300)
+    monkeypatch.setattr(apply, "MAX_QUERIES", 300)
     X = rows + 3 * np.random.default_rng(0).standard_normal(rows.shape)
     y = np.arange(len(rows)) // 100
     sampled = evaluate(da.from_array(X, chunks=500), y, cluster, ks=(1,))[1]
