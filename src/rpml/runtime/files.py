@@ -42,8 +42,7 @@ _NEW = os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
 _LOCK_BYTE = 2**20  # beyond the text of the lock file, which others can then read on Windows
-_held: dict[tuple[int, Path], tuple[int, int]] = {}  # holders and the open file of each lock
-_table = threading.Lock()
+_threads = threading.Lock()  # held while a lock is taken and signed
 
 
 def _hidden_name(target: Path) -> str:
@@ -71,32 +70,24 @@ def locked(output: Place, again: bool = False) -> Iterator[None]:
     """
     target = resolved(output)
     path = target.with_name(f"{_hidden_name(target)}rpml-lock")
-    key = os.getpid(), target  # a fork inherits the table, not the lock
-    with _table:
-        if key in _held and not again:
-            raise _taken(target, str(os.getpid()))
-        holders, descriptor = _held.get(key) or (0, _acquire(path, target))
-        _held[key] = holders + 1, descriptor
-        if holders == 0:
-            for left in {*leftovers(target.parent, target), *leftovers(target, target)}:
-                with suppress(OSError):
-                    if left != str(path):
-                        os.unlink(left)
+    with _threads:
+        descriptor = _acquire(path, target, again)
+    if descriptor is None:
+        yield
+        return
     try:
+        for left in {*leftovers(target.parent, target), *leftovers(target, target)} - {str(path)}:
+            with suppress(OSError):
+                os.unlink(left)
         yield
     finally:
-        with _table:
-            holders, descriptor = _held.pop(key)
-            if holders > 1:
-                _held[key] = holders - 1, descriptor
-            else:
-                with suppress(OSError):  # while it is locked: who has opened it will notice
-                    path.unlink()
-                os.close(descriptor)
+        with suppress(OSError):  # while it is locked: who has opened it will notice
+            path.unlink()
+        os.close(descriptor)
 
 
-def _acquire(path: Path, target: Path) -> int:
-    """Return the open and locked file, signed with the process id."""
+def _acquire(path: Path, target: Path, again: bool) -> int | None:
+    """Return the open and locked file, signed with the process id; None if that is ours already."""
     while True:
         descriptor = -1
         try:
@@ -111,22 +102,28 @@ def _acquire(path: Path, target: Path) -> int:
             raise write_error(target, error) from error
         if not free:
             os.close(descriptor)
-            raise _taken(target, owner.decode(errors="replace"))
+            if again and owner == str(os.getpid()).encode():
+                return None
+            raise InputError(
+                f"{target} is being written by process {owner.decode(errors='replace') or '?'}: "
+                "wait until it has finished, or choose another name"
+            )
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), os.lstat(path)):
-                with suppress(OSError):  # on a full disk the lock does not tell its owner
-                    os.ftruncate(descriptor, 0)
-                    os.lseek(descriptor, 0, os.SEEK_SET)
-                    os.write(descriptor, str(os.getpid()).encode())
+                _sign(descriptor, path, target)
                 return descriptor
         os.close(descriptor)  # the previous owner has just deleted it
 
 
-def _taken(target: Path, owner: str) -> InputError:
-    return InputError(
-        f"{target} is being written by process {owner or '?'}: wait until it has finished, or "
-        "choose another name"
-    )
+def _sign(descriptor: int, path: Path, target: Path) -> None:
+    try:
+        os.ftruncate(descriptor, 0)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.write(descriptor, str(os.getpid()).encode())
+    except OSError as error:  # a full disk
+        path.unlink()
+        os.close(descriptor)
+        raise write_error(target, error) from error
 
 
 def _optional(module: str) -> ModuleType | None:
