@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.io.features.text_files import text_lines
-from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -103,13 +102,10 @@ def read_cars(root: str | Path) -> ImageSet:
     """
     for folder in (Path(root), Path(root) / "cars196", Path(root) / "stanford_cars"):
         if (folder / _CARS).is_file():
-            records = _annotations(folder / _CARS, ("relative_im_path", "class"))
-            rows = [(str(r["relative_im_path"]), int(r["class"])) for r in records]
-        elif (folder / _DEVKIT[0][0]).is_dir():
-            rows = list(_devkit(folder))
-        else:
-            continue
-        return _make_set("Cars-196", folder, rows, PUBLISHED["cars"])
+            rows = _annotations(folder / _CARS, "relative_im_path")
+            return _make_set("Cars-196", folder, rows, PUBLISHED["cars"])
+        if (folder / _DEVKIT[0][0]).is_dir():
+            return _make_set("Cars-196", folder, list(_devkit(folder)), PUBLISHED["cars"])
     raise InputError(
         f"{root} does not hold Cars-196: it needs {_CARS} with car_ims/, or cars_train/ and "
         "cars_test/ with their annotations"
@@ -125,23 +121,19 @@ def _devkit(folder: Path) -> Iterator[tuple[str, int]]:
                 f"{folder} has {images}/ but {name} is neither there nor in devkit/: it holds the "
                 "classes, and the test file without labels cannot stand for it"
             )
-        for record in _annotations(path, ("fname", "class")):
-            yield f"{images}/{record['fname']}", int(record["class"])
+        for name, label in _annotations(path, "fname"):
+            yield f"{images}/{name}", label
 
 
-def _annotations(path: Path, fields: tuple[str, ...]) -> Iterator[Json]:
-    """Yield the records of a MATLAB annotation file."""
+def _annotations(path: Path, field: str) -> list[tuple[str, int]]:
+    """Return names, in this field, and classes of a MATLAB annotation file."""
     from scipy.io import loadmat
 
     try:
-        records = loadmat(path, squeeze_me=True)["annotations"]
+        records = np.atleast_1d(loadmat(path, squeeze_me=True)["annotations"])
+        return [(str(record[field]), int(record["class"])) for record in records]
     except Exception as error:  # scipy raises anything on damaged files
         raise InputError(f"cannot read {path} as MATLAB annotations: {error}") from error
-    missing = [name for name in fields if name not in (records.dtype.names or ())]
-    if missing:
-        raise InputError(f"{path}: the annotations have no field {missing[0]!r}")
-    for record in np.atleast_1d(records):
-        yield {name: record[name] for name in fields}
 
 
 def read_sop(root: str | Path) -> ImageSet:
@@ -150,12 +142,10 @@ def read_sop(root: str | Path) -> ImageSet:
     folder = _find_root(root, "Ebay_train.txt", name.replace(" ", "_"), name)
     rows: list[tuple[str, int, bool]] = []
     for listing, training in _LISTINGS:
-        path = folder / listing
+        path, columns = folder / listing, "image_id class_id super_class_id path"
         header, *lines = _read_lines(path, 4) or [[]]
-        if header != ["image_id", "class_id", "super_class_id", "path"]:
-            raise InputError(
-                f"{path} must start with the line image_id class_id super_class_id path"
-            )
+        if header != columns.split():
+            raise InputError(f"{path} must start with the line {columns}")
         rows += [(line[3], _as_number(line[1], path), training) for line in lines]
     paths, labels, train = zip(*rows, strict=True) if rows else ((), (), ())
     images = ImageSet(name, folder, paths, np.array(labels, np.int64), np.array(train, bool))
