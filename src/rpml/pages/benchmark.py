@@ -248,14 +248,12 @@ class Benchmark:
         return fields, as_lines(rows, published, data.ks)
 
     def _has_results(self, key: str) -> bool:
-        """Whether the folder has results of the same data and settings."""
         try:
             return bool(read_json(Path(self.folder, RESULTS)).get("fingerprint") == key)
         except (OSError, ValueError, AttributeError):
             return False
 
     def _draw(self, data: Descriptors, Z: Array, context: Context) -> list[str]:
-        """Draw the paper's figures of the test images."""
         assert data.images is not None
         context.report(Progress("figures", 0, 1))
         test = np.flatnonzero(~data.train)
@@ -267,7 +265,6 @@ class Benchmark:
         return [path.name for path in drawn]
 
     def _origin(self, data: Descriptors, key: str) -> Json:
-        """Return everything needed to repeat the run."""
         sides = {"train": data.train, "test": ~data.train}
         return {
             "dataset": self.dataset,

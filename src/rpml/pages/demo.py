@@ -124,7 +124,6 @@ def judge(rows: Sequence[Json], embeddings: Embeddings, y: NDArray[np.generic]) 
 
 
 def text(result: Json) -> str:
-    """Format the table, the examples, the verdict and the files."""
     table = [["method", "dim", *(f"R@{k}" for k in KS), "NMI", "fit, s"]]
     for row in result["measured"]:
         scores = [row[f"recall@{k}"] for k in KS] + [row["nmi"]]

@@ -55,7 +55,6 @@ class Items:
         return len(self.ids)
 
     def label(self, row: int) -> str | None:
-        """Return the label of a row, if any."""
         return None if self.labels is None else self.labels[row]
 
     def text(self, row: int) -> str:
@@ -72,7 +71,6 @@ class Items:
 
     @property
     def labeled_mask(self) -> NDArray[np.bool_]:
-        """Which rows have a label."""
         if self.labels is None:
             return np.zeros(len(self), np.bool_)
         return np.array([label is not None for label in self.labels], np.bool_)
@@ -97,16 +95,20 @@ def make_items(
     known = {} if nuisance is None else _nuisance_columns(nuisance)
     counts = (("id", names), ("label", classes), ("text", shown))
     for noun, values in (*counts, *(("value of nuisance", column) for column in known.values())):
-        if values is not None and len(values) != n_rows:
-            raise InputError(
-                f"got {counted(len(values), noun)}, the features have {counted(n_rows, 'row')}"
-            )
+        if values is not None:
+            _check_count(values, n_rows, noun, "got")
     if classes is not None and not any(label is not None for label in classes):
         raise InputError("no row has a label: every label is empty or -1")
     pictures = None
     if images is not None:
         pictures = match_images(Path(images), None if ids is None else names, n_rows)
     return Items(names, classes, pictures, shown, known, tuple(known))
+
+
+def _check_count(values: Sequence[object], n_rows: int, noun: str, start: str) -> None:
+    if len(values) != n_rows:
+        found, rows = counted(len(values), noun), counted(n_rows, "row")
+        raise InputError(f"{start} {found}, the features have {rows}")
 
 
 def _nuisance_columns(nuisance: Any) -> dict[str, list[str]]:
@@ -147,10 +149,7 @@ def read_ids(path: str | Path, n_rows: int) -> list[str]:
     check_readable(path)
     table = path.suffix in (".csv", ".tsv")
     lines = read_column(path, None, ("id",)) if table else text_lines(path)
-    if len(lines) != n_rows:
-        raise InputError(
-            f"{path} has {counted(len(lines), 'id')}, the features have {counted(n_rows, 'row')}"
-        )
+    _check_count(lines, n_rows, "id", f"{path} has")
     name, times = Counter(lines).most_common(1)[0]
     if times > 1:
         raise InputError(f"{path} gives the id {name!r} to {times} rows: ids must be unique")
@@ -173,10 +172,7 @@ def read_texts(
     if path.suffix != ".txt":
         return list(read_labels(path, n_rows, ids, column, partial=True))
     lines = text_lines(path)
-    if len(lines) != n_rows:
-        raise InputError(
-            f"{path} has {counted(len(lines), 'line')}, the features have {counted(n_rows, 'row')}"
-        )
+    _check_count(lines, n_rows, "line", f"{path} has")
     return list(lines)
 
 

@@ -114,7 +114,6 @@ def _shortened(text: str, room: float) -> str:
 
 
 def image_figure(pixels: NDArray[np.uint8], width: float = 7.0) -> Figure:
-    """Return a figure filled by one picture."""
     down, across = pixels.shape[:2]
     figure, axes = _canvas(width, across, down)
     axes.imshow(pixels, extent=(0, across, down, 0), aspect="auto")

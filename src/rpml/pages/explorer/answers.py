@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 import rpml
 from rpml.io.features.text_files import spreadsheet_safe
@@ -20,7 +19,6 @@ T = TypeVar("T")
 Query = Mapping[str, str]
 LARGEST = 10**9
 MAX_K = 200
-MAX_TEXT = 1000
 MAX_UPLOADS = 256
 
 
@@ -38,7 +36,6 @@ def is_digits(text: str) -> bool:
 
 
 def integer(query: Query, name: str, default: int, low: int = 0, high: int = LARGEST) -> int:
-    """Return an integer parameter within limits."""
     text = query.get(name)
     if text is None:
         return default
@@ -64,21 +61,15 @@ def ready(pending: Pending[T], noun: str) -> T:
     raise RequestError(404, f"there is nothing to show: {pending.reason}")
 
 
-def write_csv(header: list[str], rows: Iterable[Iterable[object]], end: str = "\r\n") -> str:
-    """Return a CSV table without formulas, for spreadsheets."""
+def write_csv(header: list[str], rows: Iterable[Json], end: str = "\r\n") -> str:
+    """Return these fields of the rows as a CSV table without formulas, for spreadsheets."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator=end)
     writer.writerow(header)
-    writer.writerows([spreadsheet_safe(str(cell)) for cell in row] for row in rows)
+    for row in rows:
+        cells = ("" if row[name] is None else str(row[name]) for name in header)
+        writer.writerow(map(spreadsheet_safe, cells))
     return out.getvalue()
-
-
-def matches(catalog: Catalog, query: Query) -> NDArray[np.intp]:
-    """Return the rows that contain the text `q`."""
-    text = query.get("q", "")
-    if len(text) > MAX_TEXT:
-        raise RequestError(400, f"q must not be longer than {MAX_TEXT} characters")
-    return catalog.find(text)
 
 
 class Answers:
@@ -98,7 +89,6 @@ class Answers:
             del self.uploads[next(iter(self.uploads))]
 
     def about(self, query: Query) -> Json:
-        """Return what the page needs first."""
         catalog = self.catalog
         spaces = {
             key: {"title": catalog.titles[key], "n_dims": index.n_dims}
@@ -116,7 +106,6 @@ class Answers:
         }
 
     def status(self, query: Query) -> Json:
-        """Return the progress of the maps and the clusters."""
         maps, clusters = self.catalog.maps, self.catalog.clusters
         return {
             "map": {"state": maps.state, "reason": maps.reason},
@@ -124,24 +113,18 @@ class Answers:
         }
 
     def one(self, query: Query) -> Json:
-        """Return the item with an id or a row number."""
-        target = self.target(query)
-        if isinstance(target, Upload):
-            raise RequestError(400, "an item is named by its id or its row")
-        return self.catalog.item(target)
+        return self.catalog.item(integer(query, "row", 0, 0, len(self.catalog) - 1))
 
     def find(self, query: Query) -> Json:
         """Return the first items that contain a text in any column, and their number."""
-        rows = matches(self.catalog, query)
+        rows = self.catalog.find(query.get("q", ""))
         shown = rows[: integer(query, "most", 10, 1, 50)].tolist()
         return {"items": [self.catalog.item(row) for row in shown], "total": len(rows)}
 
     def random_item(self, query: Query) -> Json:
-        """Return any item."""
         return self.catalog.item(int(np.random.default_rng().integers(len(self.catalog))))
 
     def target(self, query: Query) -> int | Upload:
-        """Return the row or the upload that a request names."""
         if "row" in query:
             return integer(query, "row", 0, 0, len(self.catalog) - 1)
         if "id" in query:
@@ -168,7 +151,6 @@ class Answers:
         return index.near_vector(self.catalog.embedded(target.vector, space), k)
 
     def neighbors(self, query: Query) -> Json:
-        """Return the nearest items of a row or an upload in one space."""
         target = self.target(query)
         space = choice(query, "space", tuple(self.catalog.indices))
         rows, similarity = self.search(target, space, query)
@@ -189,30 +171,23 @@ class Answers:
         return {"query": shown, "space": space, "items": items}
 
     def map_points(self, query: Query) -> bytes:
-        """Return the points of a map."""
         maps = ready(self.catalog.maps, "the map is")
         return maps[choice(query, "space", tuple(maps))]
 
     def category(self, query: Query) -> Json:
         """Return the names of a category, most frequent first, and the code of every row."""
-        name = query.get("name", "")
-        names = self.catalog.category_names
-        if name not in names:
-            listed = ", ".join(names) or "none"
-            raise RequestError(404, f"there is no such category; the categories are: {listed}")
-        return self.catalog.category(name)
+        return self.catalog.category(choice(query, "name", ("", *self.catalog.category_names)))
 
     def export(self, query: Query) -> str:
         """Return the neighbors in all spaces as CSV."""
         target = self.target(query)
         title = target.name if isinstance(target, Upload) else self.catalog.items.ids[target]
-        header = ["query", "space", "rank", "similarity", "row", "id", "label", "cluster"]
         lines = []
         for space in self.catalog.indices:
             rows, similarity = self.search(target, space, query)
             pairs = zip(rows.tolist(), similarity.tolist(), strict=True)
             for rank, (row, score) in enumerate(pairs, start=1):
-                item = self.catalog.item(row)
-                cells = ["" if item[name] is None else item[name] for name in header[4:]]
-                lines.append([title, space, rank, f"{score:.6f}", *cells])
+                place = {"query": title, "space": space, "rank": rank, "similarity": f"{score:.6f}"}
+                lines.append(place | self.catalog.item(row))
+        header = ["query", "space", "rank", "similarity", "row", "id", "label", "cluster"]
         return write_csv(header, lines)

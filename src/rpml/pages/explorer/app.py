@@ -83,7 +83,6 @@ async def secured(request: Request, call_next: RequestResponseEndpoint) -> Respo
 
 
 def error_response(status: int, sentence: str) -> JSONResponse:
-    """Return a JSON error with one sentence."""
     return JSONResponse({"error": sentence}, status, headers=_NO_STORE)
 
 
@@ -307,7 +306,6 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 def address(listener: socket.socket) -> str:
-    """Return the address of the page."""
     host, port = listener.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 

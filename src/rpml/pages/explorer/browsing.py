@@ -12,7 +12,6 @@ from rpml.pages.explorer.answers import (
     choice,
     integer,
     is_digits,
-    matches,
     ready,
     write_csv,
 )
@@ -42,7 +41,6 @@ class ClusterAnswers:
         return clusters, position, clusters.members(name)
 
     def page(self, query: Query) -> Json:
-        """Return one page of the list."""
         clusters = self._clusters()
         order = clusters.ordered(choice(query, "sort", SORTS))
         order = order[clusters.sizes[order] >= integer(query, "least", 1, 1)]
@@ -85,11 +83,8 @@ class ClusterAnswers:
         return self._chosen(query)[2].astype("<u4").tobytes()
 
     def export(self, query: Query) -> str:
-        """Return the members of a cluster as CSV."""
-        items = [self.catalog.item(row) for row in self._chosen(query)[2].tolist()]
-        header = ["cluster", "row", "id", "label"]
-        lines = [["" if item[key] is None else item[key] for key in header] for item in items]
-        return write_csv(header, lines)
+        rows = self._chosen(query)[2].tolist()
+        return write_csv(["cluster", "row", "id", "label"], map(self.catalog.item, rows))
 
 
 def _shown_parent(parents: NDArray[np.intp], row: int, shown: set[int]) -> int:
@@ -128,7 +123,7 @@ class TableAnswers:
         """Return the rows that match the search and all filters, sorted, as 32-bit integers."""
         rows = np.arange(len(self.catalog))
         if query.get("q"):
-            rows = np.sort(matches(self.catalog, query))
+            rows = np.sort(self.catalog.find(query["q"]))
         for parameter, condition in query.items():
             if parameter.startswith(FILTER) and condition.strip():
                 rows = rows[self._passes(parameter.removeprefix(FILTER), condition)[rows]]

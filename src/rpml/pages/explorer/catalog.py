@@ -41,11 +41,9 @@ class Pending(Generic[T]):
     value: T | None = None
 
     def finish(self, value: T) -> None:
-        """Set the result."""
         self.value, self.state = value, "ready"
 
     def fail(self, reason: str) -> None:
-        """Set the reason why there is no result."""
         self.reason, self.state = reason, "missing"
 
 
@@ -77,12 +75,10 @@ class Catalog:
         return len(self.items)
 
     def add_model(self, space: str, title: str, model: RPML, index: ExactIndex) -> None:
-        """Add another embedding of the rows."""
         self.titles[space], self.models[space], self.indices[space] = title, model, index
 
     @property
     def n_features(self) -> int:
-        """Dimensions of the raw vectors."""
         return self.indices["raw"].n_dims
 
     @property
@@ -101,7 +97,6 @@ class Catalog:
         return columns
 
     def row_of(self, name: str) -> int | None:
-        """Return the row with an id, if any."""
         return self._rows.get(name)
 
     def find(self, text: str) -> NDArray[np.intp]:
@@ -118,7 +113,6 @@ class Catalog:
 
     @property
     def category_names(self) -> tuple[str, ...]:
-        """The columns that can color the map."""
         labels = ("label",) if self.items.labeled_mask.any() else ()
         expected = self.labels is not None or self.clusters.state == "working"
         return (*self.items.nuisance, *labels, *(("cluster",) if expected else ()))
@@ -130,7 +124,7 @@ class Catalog:
         if name == "label":
             return encode_category(self.items.labels or [])
         labels, clusters = self.labels, self.clusters.value
-        if labels is None:
+        if labels is None or name != "cluster":
             return encode_category([None] * len(self))
         titles = {c: clusters.title(c) if clusters else str(c) for c in np.unique(labels).tolist()}
         return encode_category([None if c < 0 else titles[c] for c in labels.tolist()])
@@ -141,7 +135,6 @@ class Catalog:
         return np.asarray((values != values[row]) & (values != ""))
 
     def item(self, row: int) -> Json:
-        """Return one row as the page shows it."""
         items, labels = self.items, self.labels
         return {
             "row": row,
@@ -153,7 +146,6 @@ class Catalog:
         }
 
     def embedded(self, vector: Array, space: str) -> Array:
-        """Return a raw vector in a space."""
         if space == "raw":
             return vector
         return np.asarray(self.models[space].transform(vector[None].astype(np.float64))[0])
@@ -191,41 +183,42 @@ def start_work(
 
 def _work(catalog: Catalog, X: Array, seed: int, tree: bool, cache: Path | None) -> None:
     key = "" if cache is None else cache_key(catalog, X, seed, tree)
-    if cache is None or not load_cache(catalog, cache, key):
-        with using_threads(1), single_blas_thread():  # leaves the other cores for searching
+    if cache is not None and load_cache(catalog, cache, key):
+        return
+    with using_threads(1), single_blas_thread():  # leaves the other cores for searching
+        if catalog.clusters.state == "working":
             _attempt(catalog.clusters, lambda: _prepare_clusters(catalog, X, seed, tree))
-            _attempt(catalog.maps, lambda: catalog.maps.finish(_draw_maps(catalog, seed)))
-        if cache is not None:
-            save_cache(catalog, cache, key)
+        _attempt(catalog.maps, lambda: _draw_maps(catalog, seed))
+    if cache is not None:
+        save_cache(catalog, cache, key)
 
 
-def _attempt(pending: Pending[T], work: Callable[[], None]) -> None:
+def _attempt(pending: Pending[T], compute: Callable[[], T]) -> None:
     try:
-        work()
+        pending.finish(compute())
+    except InputError as error:  # the reason why there is nothing to show
+        pending.fail(str(error))
     except Exception as error:  # reported by the page; searching still works
         logger.exception("the explorer could not prepare a part of the page")
         pending.fail(f"this could not be computed: {type(error).__name__}")
 
 
-def _prepare_clusters(catalog: Catalog, X: Array, seed: int, tree: bool) -> None:
-    if catalog.clusters.state == "missing":  # of other rows
-        return
+def _prepare_clusters(catalog: Catalog, X: Array, seed: int, tree: bool) -> Clusters:
     parents = None
     if tree:
         catalog.labels, parents = ascent_tree(catalog.model, X, catalog.labels)
         if parents is None:
             catalog.tree_reason = "the clusters of this model do not come from a single ascent"
     elif catalog.labels is None:
-        catalog.clusters.fail(
+        raise InputError(
             "the fit made none, and so many rows are clustered only if started with --tree"
         )
-        return
     else:
         catalog.tree_reason = "it is not computed for so many rows unless started with --tree"
     rng = np.random.default_rng(seed)
     clusters = find_clusters(catalog.labels, catalog.indices["rpml"], parents, rng)
     _name_clusters(catalog, clusters)
-    catalog.clusters.finish(clusters)
+    return clusters
 
 
 def _name_clusters(catalog: Catalog, clusters: Clusters) -> None:
@@ -237,7 +230,6 @@ def _name_clusters(catalog: Catalog, clusters: Clusters) -> None:
 
 
 def _draw_maps(catalog: Catalog, seed: int) -> dict[str, bytes]:
-    """Return the packed points of each space."""
     spaces = {key: index.rows for key, index in catalog.indices.items()}
     maps = linked_maps(spaces, np.random.default_rng(seed))
     return {key: quantized(points).tobytes() for key, points in maps.items()}

@@ -55,12 +55,10 @@ class Clusters:
         return np.arange(len(self.names))
 
     def position(self, name: int) -> int | None:
-        """Return the index of a cluster in `names`."""
         at = int(np.searchsorted(self.names, name))
         return at if at < len(self.names) and self.names[at] == name else None
 
     def members(self, name: int) -> NDArray[np.intp]:
-        """Return the rows of a cluster."""
         return np.flatnonzero(self.labels == name)
 
 

@@ -56,7 +56,6 @@ class ExactIndex:
 
     @property
     def n_dims(self) -> int:
-        """Number of dimensions."""
         return int(self.rows.shape[1])
 
     def near_row(self, row: int, k: int, among: NDArray[np.bool_] | None = None) -> NearestRows:
@@ -66,7 +65,6 @@ class ExactIndex:
         return self._search(self.rows[row], k, excluded)
 
     def near_vector(self, vector: Array, k: int) -> NearestRows:
-        """Return the k nearest rows of any vector."""
         return self._search(unit_rows(np.asarray(vector)[None])[0].astype(np.float32), k, None)
 
     def _search(

@@ -68,7 +68,6 @@ class LabelStore:
 
     @property
     def can_undo(self) -> bool:
-        """Whether there is a change to undo."""
         return bool(self._undo)
 
     def counts(self) -> list[tuple[str, int]]:
@@ -77,7 +76,6 @@ class LabelStore:
         return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
 
     def rows_of(self, label: str) -> NDArray[np.intp]:
-        """Return the rows with a label."""
         return np.flatnonzero([other == label for other in self.labels])
 
     def assign(self, rows: Sequence[int], label: str | None) -> int:
@@ -116,7 +114,7 @@ class LabelStore:
 
     def _save(self) -> None:
         pairs = zip(self.items.ids, self.labels, strict=True)
-        lines = [[name, label] for name, label in pairs if label is not None]
+        lines = [{"id": name, "label": label} for name, label in pairs if label is not None]
         content = write_csv(HEADER, lines, "\n").encode()
         with locked(self.path):  # no other explorer may write between the check and the write
             if _content(self.path) != self._written:
@@ -182,7 +180,6 @@ class Labeling:
         self.fit: Json = {"state": state, "stage": stage, "share": 0.0, "message": "", **result}
 
     def summary(self, query: Query) -> Json:
-        """Return the labels so far."""
         counts = self.store.counts()
         return {
             "file": self.store.path.name,
@@ -217,7 +214,6 @@ class Labeling:
         return rows, label
 
     def undo(self, body: bytes) -> Json:
-        """Undo the last change."""
         return {"changed": self.store.undo(), **self.summary({})}
 
     def suggest(self, query: Query) -> Json:
@@ -261,11 +257,9 @@ class Labeling:
         return self.fit
 
     def progress(self, query: Query) -> Json:
-        """Return the progress and the results of the fit."""
         return self.fit
 
     def join(self) -> None:
-        """Wait until the fit has ended."""
         if self._thread is not None:
             self._thread.join()
 

@@ -35,7 +35,6 @@ class Series(NamedTuple):
 
 
 def number(value: float, digits: int = 6) -> str:
-    """Format a number for a tick or a caption."""
     return f"{value:,.{digits}g}".replace("-", "−")
 
 
@@ -50,7 +49,6 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def _scale(low: float, high: float, start: float, stop: float) -> Callable[[float], float]:
-    """Return a linear map from values to pixels."""
     return lambda value: start + (value - low) / (high - low) * (stop - start)
 
 

@@ -56,7 +56,6 @@ class Source:
 
     @property
     def models(self) -> list[str]:
-        """The names of the embeddings."""
         return [self.model, self.second] if self.second else ["RPML"]
 
 
@@ -71,7 +70,6 @@ class Space:
 
     @property
     def n_dims(self) -> int:
-        """Number of dimensions."""
         return int(self.vectors.shape[1])
 
     @cached_property
@@ -143,7 +141,6 @@ class Measurements:
 
     @property
     def embedding(self) -> Space:
-        """The space of the model."""
         return next(space for space in self.spaces if space.key == "rpml")
 
     @property
@@ -244,7 +241,6 @@ def _recall_score(k: int, hits: Mapping[str, NDArray[np.bool_]], rng: np.random.
 
 
 def label_free_scores(spaces: Sequence[Space], rng: np.random.Generator) -> list[Score]:
-    """Return what can be measured without labels."""
     raw = spaces[0].neighbors
     k = min(NEAREST, raw.shape[1])
     measures: list[tuple[str, str, str, Callable[[Space], Interval]]] = [

@@ -63,7 +63,6 @@ def figure_cell(figure: Interval, style: str, *notes: str, mark: str = "") -> Ce
 
 
 def score_table(title: str, spaces: Sequence[Space], scores: Sequence[Score]) -> Table:
-    """Return a table with one column per space."""
     lines = [
         (
             score.name,
@@ -90,7 +89,6 @@ class ItemView(NamedTuple):
 
     @property
     def alt(self) -> str:
-        """The text alternative of the picture."""
         label = self.label and f"label {self.label}"
         parts = [self.role, self.text, label, _TONES.get(self.tone)]
         return ", ".join(part for part in parts if part)
@@ -113,7 +111,6 @@ class Gallery:
         self.encoded = encoded
 
     def view(self, row: int, tone: str = "", role: str = "") -> ItemView:
-        """Return the view of one item."""
         items = self.items
         shown = items.ids[row], items.text(row), items.label(row), self.encoded(row)
         return ItemView(*shown, tone, role)

@@ -74,7 +74,6 @@ def _too_few(labels: NDArray[np.str_]) -> str:
 
 
 def rows_phrase(measurements: Measurements) -> str:
-    """Describe the measured rows."""
     measured, total = len(measurements.rows), measurements.n_rows
     rows = f"{measured:,} of {total:,} items" if measured < total else counted(total, "item")
     labels = measurements.labels

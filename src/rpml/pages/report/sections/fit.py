@@ -1,7 +1,10 @@
 """Sections about the fit: checks, training, clusters, triplets, settings."""
 
+import sys
+
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from rpml.estimator import RPML
 from rpml.estimator.description import mean_losses, outcome_lines
@@ -176,7 +179,6 @@ TRIPLETS = Section("triplets", "Triplets", _triplets)
 
 
 def _settings(measurements: Measurements) -> Content:
-    """Show everything needed to repeat the fit and the report."""
     facts = {**versions(), "seed of this report": str(measurements.seed)}
     measured = len(measurements.rows)
     if measured < measurements.n_rows:
@@ -190,7 +192,6 @@ def _settings(measurements: Measurements) -> Content:
 
 
 def settings(model: RPML) -> dict[str, object]:
-    """Return all settings of the fit."""
     flat: dict[str, object] = {}
     for name, value in describe_settings(model).items():
         if isinstance(value, dict):
@@ -203,10 +204,7 @@ def settings(model: RPML) -> dict[str, object]:
 
 def call(model: RPML) -> str:
     """Return the Python call that builds this estimator, without default settings."""
-    defaults = type(model)().get_params(deep=False)
-    params = {k: v for k, v in model.get_params(deep=False).items() if k != "callback"}
-    parts = [f"{k}={v!r}" for k, v in params.items() if repr(v) != repr(defaults[k])]
-    return f"RPML({', '.join(one_line(part) for part in parts)})"
+    return one_line(clone(model).set_params(callback=None).__repr__(N_CHAR_MAX=sys.maxsize))
 
 
 SETTINGS = Section("settings", "Settings and versions", _settings, '{% include "settings.html" %}')

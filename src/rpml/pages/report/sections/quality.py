@@ -45,7 +45,6 @@ def _scores(measurements: Measurements) -> Content:
 
 
 def _gains(measurements: Measurements) -> list[tuple[str, str, list[Cell]]]:
-    """Return the differences in Recall@K to each alternative."""
     name, gains = measurements.source.models[0], measurements.gains
     reading = f"points that {name} has more; beyond chance if the interval excludes 0"
     lines = []
@@ -116,7 +115,6 @@ EVIDENCE = Section("evidence", "Evidence without labels", _evidence)
 
 
 def _spectrum(measurements: Measurements) -> Content:
-    """Show all spaces in one chart."""
     lines = [
         Series(s.title, s.key, np.maximum(s.spectrum[0][:_MAX_AXES], 1e-9))
         for s in measurements.spaces
