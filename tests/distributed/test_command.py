@@ -41,7 +41,7 @@ def test_fit_on_a_scheduler(rpml, cluster, rows, shards, tmp_path):
 
 def test_refusals(rpml, shards, tmp_path):
     base = ("fit", shards, "-o", tmp_path / "m.rpml")
-    assert "use local or dask" in rpml.refused(*base, "--engine", "spark")
+    assert "--engine spark: choose from local, dask" in rpml.refused(*base, "--engine", "spark")
     assert "need --engine dask" in rpml.refused(*base, "--workers", 2)
     text = rpml.refused(*base, "--engine", "dask", "--scheduler", "tcp://x:1", "--workers", 2)
     assert "--workers is for workers started here" in text

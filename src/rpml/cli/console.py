@@ -122,30 +122,25 @@ class Console:
         handler = logging.Handler()
         handler.emit = lambda record: self.note(record.getMessage())  # type: ignore[method-assign]
         source = logging.getLogger(logger)
-        level = source.level
         source.addHandler(handler)
         source.setLevel(logging.INFO)
         try:
             yield
         finally:
             source.removeHandler(handler)
-            source.setLevel(level)
 
     def result(self, fields: Mapping[str, object], text: str) -> None:
         """Print the result: the fields as JSON, or the text."""
         if self.json_output:
             from rpml.runtime.schema import finite_json
 
-            content = finite_json({**fields, "warnings": list(SHOWN)})
-            typer.echo(json.dumps(content, default=_plain, allow_nan=False))
+            def plain(value: object) -> object:
+                return finite_json(value.tolist()) if hasattr(value, "tolist") else str(value)
+
+            content = finite_json({**fields, "warnings": SHOWN})
+            typer.echo(json.dumps(content, default=plain, allow_nan=False))
         elif text:
             say(text)
-
-
-def _plain(value: object) -> object:
-    from rpml.runtime.schema import finite_json
-
-    return finite_json(value.tolist()) if hasattr(value, "tolist") else str(value)
 
 
 def fields_text(fields: Mapping[str, object]) -> str:
@@ -156,13 +151,8 @@ def fields_text(fields: Mapping[str, object]) -> str:
 
 def shown(value: object) -> str:
     """Format a value: numbers are rounded and grouped, without Python words."""
-    match value:
-        case None:
-            return "none"
-        case bool():
-            return "yes" if value else "no"
-        case int():
-            return f"{value:,}"
-        case float():
-            return f"{value:.5g}" if abs(value) < 1e5 else f"{value:,.0f}"
-    return str(value)
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    if isinstance(value, float) and abs(value) < 1e5:
+        return f"{value:.5g}"
+    return f"{value:,.0f}" if isinstance(value, int | float) else str(value)

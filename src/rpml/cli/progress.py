@@ -39,18 +39,10 @@ class Reporter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.close()
+    def __exit__(self, *error: object) -> None: ...
 
     def __call__(self, event: "Progress") -> None:
         self.stage = event.stage
-        self.show(event)
-
-    def show(self, event: "Progress") -> None:
-        """Display an event."""
-
-    def close(self) -> None:
-        """Finish the display."""
 
 
 class LineReporter(Reporter):
@@ -60,7 +52,8 @@ class LineReporter(Reporter):
         self._begun: dict[str, tuple[float, int]] = {}  # when, and with how much done
         self._last, self._shown, self._ended = 0.0, "", ""
 
-    def show(self, event: "Progress") -> None:
+    def __call__(self, event: "Progress") -> None:
+        super().__call__(event)
         now = time.monotonic()
         begun, first = self._begun.setdefault(event.stage, (now, event.done))
         finished = 0 < event.total <= event.done
@@ -111,7 +104,8 @@ class BarReporter(Reporter):
         self._bars.start()
         self._tasks: dict[str, TaskID] = {}
 
-    def show(self, event: "Progress") -> None:
+    def __call__(self, event: "Progress") -> None:
+        super().__call__(event)
         if event.stage not in self._tasks:
             name = STAGES.get(event.stage, event.stage)
             self._tasks[event.stage] = self._bars.add_task(name, total=None, info="")
@@ -127,7 +121,7 @@ class BarReporter(Reporter):
             info=" ".join(f"{name} {value:.5g}" for name, value in event.info.items()),
         )
 
-    def close(self) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bars.stop()
 
 

@@ -168,8 +168,7 @@ class MeasuredRow:
     """One measured row; scores are shares in [0, 1].
 
     `scores` has an entry "cosine" and, for embeddings without unit norm, another "euclidean" (the
-    measure of the paper's authors); each has nmi, f, precision, recall and recall_at, a dict of K
-    to Recall@K.
+    measure of the paper's authors); each has nmi, f, precision, recall and recall@K.
     """
 
     method: str
@@ -188,7 +187,7 @@ _SCHEMA = Schema(
         "method": str,
         "title": str,
         "dim": COUNT,
-        "scores": {"*": {"recall_at": {"*": Number(0, 1)}, "*": Number(0, 1)}},
+        "scores": {"*": {"*": Number(0, 1)}},
         "seconds": Number(0),
         "settings": {},
         "warnings": [str],
@@ -216,10 +215,8 @@ def run_methods(
             row, Z = measure(data, method, dim, seed)
             context.save(f"row-{method.name}", {"Z": Z}, asdict(row))
         else:
-            row, Z = (
-                MeasuredRow(**{name: saved[1][name] for name in _SCHEMA.metadata}),
-                saved[0]["Z"],
-            )
+            row = MeasuredRow(**{name: saved[1][name] for name in _SCHEMA.metadata})
+            Z = saved[0]["Z"]
         rows.append(row)
         embeddings[method.name] = Z
     context.report(Progress("methods", len(names), len(names)))
@@ -249,9 +246,8 @@ def scores_of(
     Z: Array, y: NDArray[np.generic], metric: str, ks: tuple[int, ...], seed: int
 ) -> Json:
     """Return NMI, F, precision, recall and Recall@K of embedded test rows."""
-    scores: Json = dict(clustering_scores(Z, y, seed, metric))
-    scores["recall_at"] = {str(k): v for k, v in recall_at_k(Z, y, ks, metric).items()}
-    return scores
+    recall = {f"recall@{k}": v for k, v in recall_at_k(Z, y, ks, metric).items()}
+    return {**recall, **clustering_scores(Z, y, seed, metric)}
 
 
 def _settings(estimator: BaseEstimator) -> Json:
@@ -280,7 +276,7 @@ def as_lines(
         for metric, scores in row.scores.items():
             title = row.title if metric == "cosine" else f"{row.title}, Euclidean"
             figures = [scores[key] for key in _CLUSTER.values()]
-            figures += [scores["recall_at"][str(k)] for k in ks]
+            figures += [scores[f"recall@{k}"] for k in ks]
             labels = "yes" if row.uses_labels else "no"
             cells = (f"{100 * figure:.1f}" for figure in figures)
             lines.append([title, str(row.dim), *cells, labels, "measured"])
@@ -299,16 +295,8 @@ def as_markdown(rows: Sequence[MeasuredRow], published: Sequence[Json], ks: Sequ
 def as_fields(rows: Sequence[MeasuredRow], published: Sequence[Json]) -> dict[str, list[Json]]:
     """Return both kinds of rows as JSON values; published figures are in percent, as printed."""
     measured = [{**asdict(row), "source": "measured"} for row in rows]
-    for fields in measured:
-        fields["scores"] = {m: named_recall(s, "recall_at") for m, s in fields["scores"].items()}
     printed = {"source": "published", "unit": "percent"}
     return {"measured": measured, "published": [{**quoted, **printed} for quoted in published]}
-
-
-def named_recall(fields: Json, name: str) -> Json:
-    """Replace the dict of K to Recall@K called `name` by fields recall@K."""
-    recall = {f"recall@{k}": value for k, value in fields[name].items()}
-    return {**recall, **{key: value for key, value in fields.items() if key != name}}
 
 
 def published_rows(dataset: str) -> list[Json]:

@@ -5,7 +5,6 @@ from pathlib import Path
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
-from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b
 Examples:
@@ -33,7 +32,6 @@ def run(
     from rpml.pages import demo
 
     demos = {"drawings": demo.demonstrate_drawings, "code": demo.demonstrate_code}
-    if what not in demos:
-        raise InputError(f"there is no demo {what!r}: choose from {', '.join(demos)}")
+    opt.check_choice("the demo", what, demos)
     result = demo.run(demos[what], Path(output), seed, console.note)
     console.result(result, demo.text(result))

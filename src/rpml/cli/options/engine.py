@@ -50,17 +50,13 @@ class EngineOptions:
 
     def on_dask(self, memory_limit: int | None = None) -> bool:
         """Whether the engine is Dask; InputError for options of the other engine."""
-        if self.engine not in ("local", "dask"):
-            raise InputError(f"--engine {self.engine}: use local or dask")
-        dask_options = {"--workers": self.workers, "--memory-limit": memory_limit}
-        unused = [name for name, value in dask_options.items() if value is not None]
-        if self.engine == "dask":
-            if self.scheduler and unused:
-                raise InputError(f"{unused[0]} is for workers started here: omit it or --scheduler")
-            return True
-        if self != EngineOptions():
+        opt.check_choice("--engine", self.engine, ("local", "dask"))
+        if self.engine == "local" and self != EngineOptions():
             raise InputError("--scheduler and the options of workers need --engine dask")
-        return False
+        if self.engine == "dask" and self.scheduler and (self.workers or memory_limit):
+            unused = "--workers" if self.workers else "--memory-limit"
+            raise InputError(f"{unused} is for workers started here: omit it or --scheduler")
+        return self.engine == "dask"
 
     @contextmanager
     def cluster(self, console: Console, memory_limit: int | None = None) -> Iterator[Cluster]:

@@ -34,10 +34,8 @@ class ReadingOptions:
         """Return the readers' options; columns to `exclude` and to `keep` are not features."""
         from rpml.io.features import ReadOptions
 
-        names = parse_names(self.columns)
-        chosen = None if names is None else tuple(names)
-        kept = tuple(keep)
-        return ReadOptions(chosen, self.id_column, self.array, tuple(exclude), keep=kept)
+        chosen = tuple(parse_names(self.columns) or ()) or None
+        return ReadOptions(chosen, self.id_column, self.array, tuple(exclude), keep=tuple(keep))
 
     def open(
         self, path: str, exclude: Iterable[str] = (), keep: Iterable[str] = ()
@@ -151,10 +149,7 @@ class ItemOptions:
         """Load one or two models, the vectors and their items, checked against each other."""
         import numpy as np
 
-        from rpml.cli.options.knowledge import (
-            nuisance_columns,
-            read_nuisance_columns,
-        )
+        from rpml.cli.options.knowledge import nuisance_columns, read_nuisance_columns
         from rpml.estimator.features import check_features
         from rpml.pages.items import make_items, read_ids, read_texts
 
