@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.evaluation.baselines import checked_size
-from rpml.runtime.extras import require
+from rpml.runtime.errors import require
 from rpml.runtime.rows import RandomState, check_rows, unit_rows
 
 if TYPE_CHECKING:

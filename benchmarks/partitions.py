@@ -19,7 +19,7 @@ from rpml.evaluation.metrics import kmeans
 from rpml.method.clustering.ascent import affinity_graph
 from rpml.method.clustering.pseudo_labels import as_clusterer
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.runtime.extras import require
+from rpml.runtime.errors import require
 from rpml.runtime.rows import Labels, RandomState
 
 if TYPE_CHECKING:

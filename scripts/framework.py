@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.runtime.extras import require
+from rpml.runtime.errors import require
 
 CHARACTERS, DRAWINGS = 6, 14
 TITLES = (

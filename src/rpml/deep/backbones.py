@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional as F
 
-from rpml.runtime.errors import InputError
-from rpml.runtime.extras import require
+from rpml.runtime.errors import InputError, require
 from rpml.vision.backbone import Convention, find_convention
 
 LITE0 = "efficientnet-lite0"

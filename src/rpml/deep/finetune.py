@@ -32,8 +32,7 @@ from rpml.io.checkpoint import (
 )
 from rpml.method.whitening.linear_map import Preprocessing, identity
 from rpml.runtime.context import Arrays, Context, Json
-from rpml.runtime.errors import InputError
-from rpml.runtime.extras import require
+from rpml.runtime.errors import InputError, require
 from rpml.runtime.files import atomic_output
 from rpml.runtime.outputs import check_apart, check_output
 from rpml.runtime.schema import ArraySpec, Schema

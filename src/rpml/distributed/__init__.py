@@ -4,7 +4,7 @@
 >>> DaskRPML(64, random_state=0).fit("vectors/").save("model.rpml")  # doctest: +SKIP
 """
 
-from rpml.runtime.extras import require
+from rpml.runtime.errors import require
 
 require("distributed", "distributed", "rpml.distributed")
 

@@ -18,7 +18,7 @@ from rpml.evaluation.metrics.label_free import NEAREST
 from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.registry import REFERENCE, Method
 from rpml.runtime.context import Json
-from rpml.runtime.extras import require
+from rpml.runtime.errors import require
 from rpml.runtime.intervals import Interval, bounded, interval, paired
 from rpml.runtime.wording import text_table
 

@@ -11,8 +11,7 @@ from rpml.estimator import RPML
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.items import SIDES, Items, clusters_of, thumbnail
 from rpml.pages.layout import linked_maps
-from rpml.runtime.errors import InputError
-from rpml.runtime.extras import require
+from rpml.runtime.errors import InputError, require
 from rpml.runtime.files import atomic_output
 from rpml.runtime.outputs import check_output
 from rpml.runtime.rows import Array

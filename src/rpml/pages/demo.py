@@ -26,7 +26,7 @@ from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.plots import retrieval_figure
 from rpml.runtime.context import Json
-from rpml.runtime.extras import MissingExtraError
+from rpml.runtime.errors import MissingExtraError
 from rpml.runtime.files import locked, scratch_outputs
 from rpml.runtime.outputs import check_folder
 from rpml.runtime.rows import Array, unit_rows

@@ -15,8 +15,7 @@ from rpml.io.features.labels import labeled_mask
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.layout import grid_side, layout, linked_maps, snap_to_grid
 from rpml.pages.plots import image_figure, map_figure, retrieval_figure
-from rpml.runtime.errors import InputError
-from rpml.runtime.extras import require
+from rpml.runtime.errors import InputError, require
 from rpml.runtime.files import atomic_outputs
 from rpml.runtime.rows import Array
 

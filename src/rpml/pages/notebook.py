@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator import RPML
 from rpml.pages.items import make_items
-from rpml.runtime.extras import require
+from rpml.runtime.errors import require
 from rpml.runtime.files import atomic_output
 from rpml.runtime.rows import check_rows
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.io.features.labels import labeled_mask
-from rpml.runtime.extras import require
+from rpml.runtime.errors import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

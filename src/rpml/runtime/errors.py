@@ -1,7 +1,9 @@
-"""Exceptions and warnings; each message is one sentence."""
+"""Exceptions and warnings, each of one sentence; imports of optional packages."""
 
 import errno
+import importlib
 from pathlib import Path
+from types import ModuleType
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -16,6 +18,10 @@ class ModelFormatError(InputError):
 
 class WriteError(OSError):
     """An output could not be written (full disk, quota); the previous file is unchanged."""
+
+
+class MissingExtraError(InputError, ImportError):
+    """An optional package is not installed."""
 
 
 class TrainingError(ArithmeticError):
@@ -34,3 +40,16 @@ def write_error(path: Path, error: OSError) -> Exception:
     if error.errno in _FULL or "No space left" in str(error) or "File too large" in str(error):
         return WriteError(error.errno, message)
     return InputError(message)
+
+
+def require(module: str, extra: str, what: str) -> ModuleType:
+    """Import an optional module, or raise an error that names the extra to install.
+
+    `what` is the subject of that sentence, such as "reading .parquet".
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{what} needs the extra {extra!r}: pip install 'rpml[{extra}]'"
+        ) from error

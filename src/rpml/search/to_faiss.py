@@ -10,8 +10,7 @@ from rpml.io.container import container_kind
 from rpml.io.export import Affine, embedding_steps
 from rpml.io.export.to_faiss import with_steps
 from rpml.method.codes import Int8Codec, rotation
-from rpml.runtime.errors import ModelFormatError
-from rpml.runtime.extras import require
+from rpml.runtime.errors import ModelFormatError, require
 from rpml.runtime.files import atomic_output
 from rpml.search.index import Index
 

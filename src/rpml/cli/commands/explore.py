@@ -68,7 +68,7 @@ def run(
 
     The page shows the neighbors by raw features and by the embedding, side by side.
     """
-    from rpml.runtime.extras import require
+    from rpml.runtime.errors import require
 
     require("starlette", "explore", "rpml explore")
     require("uvicorn", "explore", "rpml explore")

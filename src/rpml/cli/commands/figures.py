@@ -48,7 +48,7 @@ def run(
     """
     from rpml.estimator.features import check_features
     from rpml.pages.figures import FigureOptions, draw_figures, figure_names, pictures_of
-    from rpml.runtime.extras import require
+    from rpml.runtime.errors import require
     from rpml.runtime.outputs import check_apart, check_output
 
     require("matplotlib", "report", "rpml figures")

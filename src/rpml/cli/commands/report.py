@@ -42,7 +42,7 @@ def run(
 
     It holds a verdict, scores before and after, maps, neighbors and the training.
     """
-    from rpml.runtime.extras import require
+    from rpml.runtime.errors import require
     from rpml.runtime.files import atomic_output
     from rpml.runtime.outputs import check_output
 

@@ -80,7 +80,7 @@ class TrainingOptions:
 
 def require_torch() -> None:
     """Raise an error that names the missing extra."""
-    from rpml.runtime.extras import require
+    from rpml.runtime.errors import require
 
     require("torch", "deep", "training a network")
     require("pytorch_metric_learning", "deep", "training a network")

@@ -18,7 +18,7 @@ from rpml.deep.methods.base import (
     squared_distances,
 )
 from rpml.method.triplets.sampling import mine_batch_triplets
-from rpml.runtime.extras import require
+from rpml.runtime.errors import require
 
 CONTRASTIVE_MARGIN = LIFTED_MARGIN = 1.0
 TRIPLET_MARGIN = 0.2

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rpml.io.export import Affine, Step, Unit, bias, output_size
-from rpml.runtime.extras import require
+from rpml.runtime.errors import require
 
 
 def write(steps: Sequence[Step], path: Path) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 
 import rpml
 from rpml.io.export import Affine, Step, input_size, output_size
-from rpml.runtime.extras import require
+from rpml.runtime.errors import require
 
 OPSET = 18  # the first where ReduceMax and ReduceL2 take axes as an input; onnxruntime >= 1.14
 HEAD = """<ir_version: 8, opset_import: ["": {opset}], producer_name: "rpml">

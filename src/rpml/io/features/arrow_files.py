@@ -19,8 +19,7 @@ from rpml.io.features.source import (
     find_ids,
     select_columns,
 )
-from rpml.runtime.errors import InputError
-from rpml.runtime.extras import require
+from rpml.runtime.errors import InputError, require
 from rpml.runtime.rows import Array
 from rpml.runtime.wording import counted, first_line
 

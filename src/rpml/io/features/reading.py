@@ -18,8 +18,7 @@ from rpml.io.features.arrow_files import ArrowSource
 from rpml.io.features.numpy_files import ArraySource, open_npy, open_npz, sidecar
 from rpml.io.features.source import Batch, Features, FeatureSource, ReadOptions, file_stamp
 from rpml.io.features.text_files import CsvSource
-from rpml.runtime.errors import InputError
-from rpml.runtime.extras import require
+from rpml.runtime.errors import InputError, require
 from rpml.runtime.outputs import FOLDER_MANIFEST, Manifest
 from rpml.runtime.wording import counted, one_line, reason_of
 
