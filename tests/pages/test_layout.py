@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rpml.pages.layout import grid_side, layout, snap_to_grid
+from rpml.pages.layout import grid_order, layout
 
 
 def groups(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -59,14 +59,13 @@ def test_a_shuffled_grid_is_put_back() -> None:
     x, y = np.meshgrid((np.arange(side) + 0.5) / side, 1 - (np.arange(side) + 0.5) / side)
     cells = np.stack([x.ravel(), y.ravel()], axis=1)
     order = np.random.default_rng(0).permutation(side * side)
-    found = snap_to_grid(cells[order], side)
+    found, _ = grid_order(cells[order], side, np.random.default_rng(0))
     assert np.array_equal(order[found], np.arange(side * side))
 
 
 def test_every_point_gets_one_cell() -> None:
     points = np.random.default_rng(1).normal(size=(25, 2)) ** 3
-    assert sorted(snap_to_grid(points, 5)) == list(range(25))
-    with pytest.raises(ValueError, match=r"\(16, 2\)"):
-        snap_to_grid(points, 4)
-    assert grid_side(26, 20) == 5
-    assert grid_side(5000, 20) == 20
+    rng = np.random.default_rng(0)
+    assert sorted(grid_order(points, 20, rng)[0]) == list(range(25))
+    rows, side = grid_order(points, 4, rng)
+    assert (len(set(rows.tolist())), side) == (16, 4)

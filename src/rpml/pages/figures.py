@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from rpml.io.features.labels import labeled_mask
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.pages.layout import grid_side, layout, linked_maps, snap_to_grid
+from rpml.pages.layout import grid_order, linked_maps
 from rpml.pages.plots import image_figure, map_figure, retrieval_figure
 from rpml.runtime.errors import InputError, require
 from rpml.runtime.files import atomic_outputs
@@ -67,19 +68,6 @@ def choose_queries(
     firsts = rows[np.unique(codes[rows], return_index=True)[1]]
     spread = np.linspace(0, len(firsts) - 1, min(count, len(firsts))).round().astype(np.intp)
     return firsts[spread]
-
-
-def grid_order(
-    Z: Array, rng: np.random.Generator, most: int = GRID_IMAGES
-) -> tuple[NDArray[np.intp], int]:
-    """Arrange up to `most` rows on a square grid so that near rows are adjacent.
-
-    Their map is snapped to the grid by linear assignment. Returns the rows, row by row from the top
-    left, and the side of the grid.
-    """
-    side = grid_side(min(len(Z), most), int(most**0.5))
-    chosen = np.sort(rng.choice(len(Z), side * side, replace=False))
-    return chosen[snap_to_grid(layout(Z[chosen], rng), side)].astype(np.intp), side
 
 
 def quad_grid(tiles: Tiles, side: int) -> Tiles:
@@ -175,10 +163,10 @@ def draw_figures(
     options = FigureOptions() if options is None else options
     Path(folder).mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(options.random_state)
-    figures = {"map": map_figure(linked_maps(spaces, rng), labels, options.width)}
+    maps = linked_maps(spaces, rng)
+    figures = {"map": map_figure(maps, labels, options.width)}
     if pictures is not None:
-        *_, last = spaces.values()
-        order, side = grid_order(last, rng, options.max_images)
+        order, side = grid_order([*maps.values()][-1], math.isqrt(options.max_images), rng)
         tiles = quad_grid(pictures(order.tolist(), GRID_TILE), side)
         figures["quad-grid"] = image_figure(tiles, options.width)
         if labels is not None:

@@ -206,37 +206,28 @@ def match_images(folder: Path, ids: Sequence[str] | None, n_rows: int) -> list[P
                 f"{counted(n_rows, 'row')} without ids: give --ids, one file name per line"
             )
         return [f.path for f in files]
-    find = _image_finder(folder, files)
-    paths = [find(name) or find(name.partition(VIEW_MARK)[0]) for name in ids]
+    forms: list[dict[str, list[ImageFile]]] = [{}, {}, {}, {}]  # the most exact first
+    for file in files:
+        path = PurePosixPath(file.id)
+        names = (file.id, str(path.with_suffix("")), path.name, path.stem)
+        for form, name in zip(forms, names, strict=True):
+            form.setdefault(name, []).append(file)
+    paths: list[Path | None] = []
+    for name in ids:
+        wanted = (name, name.partition(VIEW_MARK)[0])
+        found = next((form[w] for w in wanted for form in forms if w in form), [])
+        if len(found) > 1:
+            raise InputError(
+                f"--images {folder}: {found[0].id} and {found[1].id} are both pictures of the id "
+                f"{name!r}: use such paths as ids"
+            )
+        paths.append(found[0].path if found else None)
     if not any(paths):
         raise InputError(
             f"no image in {folder} is named like an id: the first id is {ids[0]!r}, "
             f"the first image {files[0].id!r}"
         )
     return paths
-
-
-def _image_finder(folder: Path, files: Sequence[ImageFile]) -> Callable[[str], Path | None]:
-    """Return a function from id to picture: a whole path first, then a file name that is unique."""
-    names: list[dict[str, list[ImageFile]]] = [{}, {}, {}, {}]  # the most exact first
-    for file in files:
-        path = PurePosixPath(file.id)
-        forms = (file.id, str(path.with_suffix("")), path.name, path.stem)
-        for by_name, name in zip(names, forms, strict=True):
-            by_name.setdefault(name, []).append(file)
-
-    def find(name: str) -> Path | None:
-        found = next((by_name[name] for by_name in names if name in by_name), None)
-        if found is None:
-            return None
-        if len(found) > 1:
-            raise InputError(
-                f"--images {folder}: {found[0].id} and {found[1].id} are both pictures of the id "
-                f"{name!r}: use such paths as ids"
-            )
-        return found[0].path
-
-    return find
 
 
 def fitted_on(model: RPML, X: Array) -> bool:

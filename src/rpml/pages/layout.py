@@ -224,23 +224,20 @@ def _in_square(points: NDArray[np.float64]) -> Points:
     return np.asarray(0.5 + 0.49 * drawn / max(float(np.abs(drawn).max()), 1e-12), np.float32)
 
 
-def snap_to_grid(points: NDArray[np.floating], side: int) -> NDArray[np.intp]:
-    """Return the point of each cell of a side x side grid, row by row from the top left.
+def grid_order(
+    points: NDArray[np.floating], most: int, rng: np.random.Generator
+) -> tuple[NDArray[np.intp], int]:
+    """Arrange a sample of points on the largest square grid they fill, at most `most` per side.
 
-    `points` are (side * side, 2) in the unit square, y upwards; the assignment moves them as little
-    as possible in total.
+    Returns their rows, row by row from the top left, and the side. `points` are in the unit square,
+    y upwards; the assignment moves them as little as possible in total.
     """
-    if points.shape != (side * side, 2):
-        raise ValueError(f"points must have shape ({side * side}, 2), got {points.shape}")
+    side = min(most, math.isqrt(len(points)))
+    chosen = sorted_sample(len(points), side * side, rng)
+    placed = points[chosen]
     # ranks spread the points evenly before they are matched to cells
-    ranks = np.argsort(np.argsort(points, axis=0, kind="stable"), axis=0) / (len(points) - 1 or 1)
-    spread = 0.5 * (ranks + points)
+    ranks = np.argsort(np.argsort(placed, axis=0, kind="stable"), axis=0) / (len(placed) - 1 or 1)
     across, down = np.meshgrid(*2 * [(np.arange(side) + 0.5) / side])
     cells = np.stack([across.ravel(), 1 - down.ravel()], axis=1)
-    cost = ((cells[:, None] - spread[None]) ** 2).sum(axis=2)
-    return np.asarray(linear_sum_assignment(cost)[1], np.intp)
-
-
-def grid_side(n: int, most: int) -> int:
-    """Return the side of the largest square grid that n points fill, at most `most`."""
-    return min(most, math.isqrt(n))
+    cost = ((cells[:, None] - 0.5 * (ranks + placed)) ** 2).sum(axis=2)
+    return chosen[linear_sum_assignment(cost)[1]], side

@@ -9,10 +9,10 @@ import numpy as np
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.figures import (
     choose_queries,
-    grid_order,
     pictures_of,
     quad_grid,
 )
+from rpml.pages.layout import grid_order, layout
 from scripts.framework import framework_figure, tell_story
 
 
@@ -60,7 +60,8 @@ def test_unreadable_images_are_gray(tmp_path: Path) -> None:
 
 def test_grid_puts_similar_rows_together() -> None:
     Z, y = points(0.1)
-    order, side = grid_order(Z, np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    order, side = grid_order(layout(Z, rng), 50, rng)
     assert side == 8
     assert len(set(order.tolist())) == 64
     classes = y[order].reshape(8, 8)
@@ -71,9 +72,9 @@ def test_grid_puts_similar_rows_together() -> None:
 
 
 def test_grid_of_few_and_of_many() -> None:
-    assert grid_order(np.eye(2), np.random.default_rng(0))[1] == 1
-    Z, _ = points(0.1)
-    order, side = grid_order(Z, np.random.default_rng(0), most=25)
+    rng = np.random.default_rng(0)
+    assert grid_order(np.eye(2), 50, rng)[1] == 1
+    order, side = grid_order(rng.random((80, 2)), 5, rng)
     assert side == 5
     assert len(order) == 25
 

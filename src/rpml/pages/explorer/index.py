@@ -60,18 +60,16 @@ class ExactIndex:
 
     def near_row(self, row: int, k: int, among: NDArray[np.bool_] | None = None) -> NearestRows:
         """Return the k nearest other rows of a row, of all rows or `among` some."""
-        excluded = np.zeros(len(self), bool) if among is None else ~among
-        excluded[row] = True
-        return self._search(self.rows[row], k, excluded)
+        among = np.ones(len(self), bool) if among is None else among.copy()
+        among[row] = False
+        return self.near_vector(self.rows[row], k, among)
 
-    def near_vector(self, vector: Array, k: int) -> NearestRows:
-        return self._search(unit_rows(np.asarray(vector)[None])[0].astype(np.float32), k, None)
-
-    def _search(
-        self, query: NDArray[np.float32], k: int, excluded: NDArray[np.bool_] | None
+    def near_vector(
+        self, vector: Array, k: int, among: NDArray[np.bool_] | None = None
     ) -> NearestRows:
+        query = unit_rows(np.asarray(vector)[None])[0].astype(np.float32)
         n = len(self)
-        k = min(k, n - (0 if excluded is None else int(excluded.sum())))
+        k = min(k, n if among is None else int(among.sum()))
         if k <= 0:
             return np.empty(0, np.intp), np.empty(0, np.float32)
         approximate = np.empty(n, np.float32)
@@ -80,8 +78,8 @@ class ExactIndex:
             n,
             max(1, _BYTES_PER_THREAD // self.n_dims),
         )
-        if excluded is not None:
-            approximate[excluded] = -np.inf
+        if among is not None:
+            approximate[~among] = -np.inf
         lower = approximate - self._errors  # |x . q - approximate| <= error, since |q| = 1
         threshold = float(lower[top_k(lower, k)[-1]])
         candidates = np.flatnonzero(approximate + self._errors >= threshold)

@@ -31,7 +31,7 @@ from rpml.runtime.errors import InputError
 from rpml.runtime.files import atomic_output, locked
 from rpml.runtime.intervals import interval, paired
 from rpml.runtime.outputs import check_output
-from rpml.runtime.rows import Array, sorted_sample, unit_rows
+from rpml.runtime.rows import Array, sorted_sample
 from rpml.runtime.wording import one_line, reason_of
 
 logger = logging.getLogger(__name__)
@@ -55,20 +55,13 @@ class LabelStore:
     def __init__(self, items: Items, path: str | Path) -> None:
         self.labels: list[str | None] = list(items.labels or [None] * len(items))
         self.items, self.path = replace(items, labels=self.labels), Path(path)
-        self._undo: list[dict[int, str | None]] = []
         self._lock = threading.RLock()
-        self._written = _content(self.path)
-        if self._written is not None:
-            self._set(_parse(self._written, self.path, items.ids))
-
-    @property
-    def is_saved(self) -> bool:
-        """Whether the file has these labels; False before the first change in a new file."""
-        return self._written is not None
-
-    @property
-    def can_undo(self) -> bool:
-        return bool(self._undo)
+        self.changes: list[dict[int, str | None]] = []
+        """The labels before each change."""
+        self.written = _content(self.path)
+        """The bytes of the file, None before the first change in a new file."""
+        if self.written is not None:
+            self._set(_parse(self.written, self.path, items.ids))
 
     def counts(self) -> list[tuple[str, int]]:
         """Return labels and their numbers of rows, the most frequent first."""
@@ -86,45 +79,37 @@ class LabelStore:
         with self._lock:
             before = {row: self.labels[row] for row in rows if self.labels[row] != text}
             if before:
-                self._change(dict.fromkeys(before, text))
-                self._undo.append(before)
+                self._save(dict.fromkeys(before, text))
+                self.changes.append(before)
             return len(before)
 
     def undo(self) -> int:
         """Undo the last change; return how many rows changed."""
         with self._lock:
-            if not self._undo:
+            if not self.changes:
                 return 0
-            self._change(self._undo[-1])
-            return len(self._undo.pop())
+            self._save(self.changes[-1])
+            return len(self.changes.pop())
 
-    def _change(self, labels: Mapping[int, str | None]) -> None:
-        """Set labels and save; if saving fails, nothing changes."""
-        before = {row: self.labels[row] for row in labels}
-        self._set(labels)
-        try:
-            self._save()
-        except BaseException:
-            self._set(before)
-            raise
-
-    def _set(self, labels: Mapping[int, str | None]) -> None:
-        for row, label in labels.items():
+    def _set(self, changes: Mapping[int, str | None]) -> None:
+        for row, label in changes.items():
             self.labels[row] = label
 
-    def _save(self) -> None:
-        pairs = zip(self.items.ids, self.labels, strict=True)
-        lines = [{"id": name, "label": label} for name, label in pairs if label is not None]
+    def _save(self, changes: Mapping[int, str | None]) -> None:
+        """Write the changed labels, then set them; if writing fails, nothing changes."""
+        labels = {**dict(enumerate(self.labels)), **changes}
+        lines = [{"id": self.items.ids[i], "label": x} for i, x in labels.items() if x is not None]
         content = write_csv(HEADER, lines, "\n").encode()
         with locked(self.path):  # no other explorer may write between the check and the write
-            if _content(self.path) != self._written:
+            if _content(self.path) != self.written:
                 raise InputError(
                     f"{self.path} was changed by another program: nothing was saved; start the "
                     "explorer again to take its labels over"
                 )
-            with atomic_output(self.path, self._written is not None) as temporary:
+            with atomic_output(self.path, self.written is not None) as temporary:
                 temporary.write_bytes(content)
-        self._written = content
+        self.written = content
+        self._set(changes)
 
 
 def check_labels_file(path: str | Path, inputs: Iterable[str | Path | None]) -> None:
@@ -183,10 +168,10 @@ class Labeling:
         counts = self.store.counts()
         return {
             "file": self.store.path.name,
-            "is_saved": self.store.is_saved,
+            "is_saved": self.store.written is not None,
             "n_labeled": sum(count for _, count in counts),
             "labels": [{"label": label, "count": count} for label, count in counts],
-            "can_undo": self.store.can_undo,
+            "can_undo": bool(self.store.changes),
         }
 
     def rows(self, query: Query) -> bytes:
@@ -225,16 +210,10 @@ class Labeling:
         return {"items": [self.catalog.item(row) for row in rows.tolist()]}
 
     def _weights(self, places: NDArray[np.float32]) -> Array:
-        """Return how many training rows surround each row; the same for every request."""
+        """Return how many rows surround each row; the same for every request."""
         if self._density is None:
-            model = self.catalog.model
-            if not hasattr(model, "exemplar_vectors_"):  # use the rows of the page instead
-                sampled = sorted_sample(len(places), DENSITY_ROWS, np.random.default_rng(0))
-                centers, sizes = places[sampled], np.ones(len(sampled), np.intp)
-            else:
-                centers = unit_rows(model.transform(model.exemplar_vectors_)).astype(places.dtype)
-                sizes = model.exemplars_.sizes
-            self._density = density(places, centers, sizes)
+            sampled = sorted_sample(len(places), DENSITY_ROWS, np.random.default_rng(0))
+            self._density = density(places, places[sampled], np.ones(len(sampled), np.intp))
         return self._density
 
     def learn(self, body: bytes) -> Json:

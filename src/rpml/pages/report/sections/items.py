@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from rpml.evaluation.metrics.label_free import neighbor_overlap
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.pages.layout import grid_side, snap_to_grid
+from rpml.pages.layout import grid_order
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Section, Strip
 
@@ -139,9 +139,8 @@ def _grid(measurements: Measurements) -> Content:
     points, gallery = measurements.maps["rpml"], measurements.gallery
     rows = measurements.rows[measurements.drawn]
     pictures = gallery.items.images is not None
-    side = grid_side(len(points), _PICTURES if pictures else _TEXTS)
-    chosen = measurements.rng("grid").choice(len(points), side * side, replace=False)
-    order = snap_to_grid(points[chosen], side)
+    most = _PICTURES if pictures else _TEXTS
+    order, side = grid_order(points, most, measurements.rng("grid"))
     return {
         "how": (
             "A random sample of the items, moved from the map of the embedding to a grid: similar "
@@ -149,7 +148,7 @@ def _grid(measurements: Measurements) -> Content:
         ),
         "side": side,
         "kind": "pictures" if pictures else "texts",
-        "views": [gallery.view(int(rows[chosen[i]])) for i in order],
+        "views": [gallery.view(row) for row in rows[order].tolist()],
     }
 
 
