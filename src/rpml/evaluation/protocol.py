@@ -126,17 +126,10 @@ def from_file(
     if path.endswith(".npz") and options.array is None:
         options = replace(options, array=_only_matrix(Path(path)))
     features = read_features(path, options)
-    n = len(features.values)
-    y = read_labels(labels or path, n, features.ids)
-    train = _split(dataset, path, y)
+    X = np.asarray(features.values, np.float32)
+    y = read_labels(labels or path, len(X), features.ids)
     origin = {"features": Path(path).name, "array": options.array}
-    return Descriptors(
-        np.asarray(features.values, np.float32),
-        y,
-        train,
-        origin,
-        RECALL_AT.get(dataset, KS),
-    )
+    return Descriptors(X, y, _split(dataset, path, y), origin, RECALL_AT.get(dataset, KS))
 
 
 def _only_matrix(path: Path) -> str | None:

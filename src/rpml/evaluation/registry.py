@@ -120,15 +120,14 @@ def chosen_methods(names: Iterable[str | Method]) -> list[Method]:
 
     A method that is not in the table is passed as it is.
     """
-    names = [names] if isinstance(names, str) else list(names)
-    return [name if isinstance(name, Method) else _named(name) for name in names]
-
-
-def _named(name: str) -> Method:
-    if name in METHODS:
-        return METHODS[name]
-    near = get_close_matches(name, METHODS) or [*PCA_FAMILY, "rpml"]
-    raise InputError(
-        f"there is no method {name!r}, but {', '.join(near)} and others: "
-        "rpml.evaluation.registry.METHODS has them all"
-    )
+    methods = []
+    for name in [names] if isinstance(names, str) else names:
+        method = name if isinstance(name, Method) else METHODS.get(name)
+        if method is None:
+            near = get_close_matches(str(name), METHODS) or [*PCA_FAMILY, "rpml"]
+            raise InputError(
+                f"there is no method {name!r}, but {', '.join(near)} and others: "
+                "rpml.evaluation.registry.METHODS has them all"
+            )
+        methods.append(method)
+    return methods

@@ -18,6 +18,7 @@ from rpml.io.model_file import check_model
 from rpml.method.calibration import MAX_ROWS as SCALE_ROWS
 from rpml.method.calibration import SimilarityScale
 from rpml.method.codes import Codes
+from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError, ModelFormatError
 from rpml.runtime.rows import BLOCK_BYTES, as_matrix, slices
 from rpml.runtime.schema import ArraySpec, Number, Schema
@@ -34,12 +35,7 @@ SCHEMA = Schema(
         "fine": ArraySpec("iu", ("rows", "finer bytes"), optional=True),
         "ids": ArraySpec("iu", ("numbers or text",), optional=True),
     },
-    metadata={
-        "model": {},
-        "output": str,
-        "rescore": (None, str),
-        "recall": (None, Number(0, 1)),
-    },
+    metadata={"model": {}, "output": str, "rescore": (None, str), "recall": (None, Number(0, 1))},
 )
 Floats = NDArray[np.float32]
 Rows = NDArray[np.intp]
@@ -276,11 +272,9 @@ class Index:
         if scale is None and len(self) < 2:
             raise ValueError("The share of random pairs needs an index of 2 rows or more.")
         if scale is None:
-            codec, parts = (
-                (self.codec, self._parts) if self._finer is None else (self._finer, self._fine)
-            )
-            sample = _joined(parts)[:: -(-len(self) // SCALE_ROWS)]
-            scale = SimilarityScale.from_rows(codec.decode(sample))
+            codes = self.codes if self._finer is None else _joined(self._fine)
+            sample = codes[:: -(-len(self) // SCALE_ROWS)]
+            scale = SimilarityScale.from_rows((self._finer or self.codec).decode(sample))
         return np.asarray(scale.quantile(similarity))
 
     def save(self, path: str | PathLike[str], overwrite: bool = True) -> None:
@@ -292,12 +286,8 @@ class Index:
         arrays: Arrays = {"codes": self.codes}
         if self._finer is not None:
             arrays["fine"] = _joined(self._fine)
-        metadata = {
-            "model": model_metadata(self.model),
-            "output": self.output,
-            "rescore": self.rescore,
-            "recall": self.recall,
-        }
+        metadata: Json = {"model": model_metadata(self.model), "output": self.output}
+        metadata |= {"rescore": self.rescore, "recall": self.recall}
         if self._named and all(isinstance(i, int) for i in self.ids):
             arrays["ids"] = self.ids.astype(np.int64)
         elif self._named:

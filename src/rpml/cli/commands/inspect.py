@@ -46,7 +46,7 @@ def run(
         lines = {title: fill(text, _WIDTH) for title, text in outcome_lines(model).items()}
     in_lines = ("decisions", "training", "outcome") if lines else ()
     lines |= {
-        name: _LISTS.get(name, _short)(value)
+        name: _text(name, value)
         for name, value in fields.items()
         if name not in in_lines and value not in ({}, [], {"count": 0})
     }
@@ -69,33 +69,24 @@ def _container(path: str) -> str:
         ) from None
 
 
-def _shares(arrays: Any) -> str:
-    return "\n".join(
-        f"{a['share']:6.1%}  {name}, {' x '.join(map(str, a['shape']))} {a['dtype']}"
-        for name, a in arrays.items()
-    )
-
-
-def _settings(settings: Any) -> str:
-    """Format settings as --set takes them."""
-    return fill(", ".join(f"{name}={value}" for name, value in settings.items()), _WIDTH)
-
-
-def _decisions(decided: Any) -> str:
-    return "\n".join(fill(f"{name}: {text}", _WIDTH) for name, text in decided.items())
-
-
-_LISTS = {"arrays": _shares, "settings": _settings, "decisions": _decisions}
-
-
-def _short(value: object) -> str:
-    if isinstance(value, dict):
-        parts = [f"{k.replace('_', ' ')} {_short(v)}" for k, v in value.items()]
-        return fill(", ".join(parts), _WIDTH)
-    if isinstance(value, list) and len(value) > 8:
-        return ", ".join(map(str, value[:8])) + f", ... ({len(value)})"
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
+def _text(name: str, value: Any) -> str:
+    """Format a field; settings as --set takes them."""
+    match name, value:
+        case "arrays", dict():
+            return "\n".join(
+                f"{a['share']:6.1%}  {array}, {' x '.join(map(str, a['shape']))} {a['dtype']}"
+                for array, a in value.items()
+            )
+        case "settings", dict():
+            return fill(", ".join(f"{key}={setting}" for key, setting in value.items()), _WIDTH)
+        case "decisions", dict():
+            return "\n".join(fill(f"{key}: {reason}", _WIDTH) for key, reason in value.items())
+        case _, dict():
+            parts = (f"{key.replace('_', ' ')} {_text(key, part)}" for key, part in value.items())
+            return fill(", ".join(parts), _WIDTH)
+        case _, list():
+            more = f", ... ({len(value)})" if len(value) > 8 else ""
+            return ", ".join(map(str, value[:8])) + more
     return shown(value)
 
 

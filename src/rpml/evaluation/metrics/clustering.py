@@ -1,6 +1,7 @@
 """Clusters against classes: k-means, mutual information and pair scores."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +17,7 @@ from rpml.evaluation.metrics.retrieval import (
     checked_embedding,
 )
 from rpml.runtime.intervals import STANDARD_ERRORS, Interval, bounded
-from rpml.runtime.rows import Array, row_blocks, unit_rows
+from rpml.runtime.rows import Array, RandomState, row_blocks, unit_rows
 
 N_RESAMPLES = 200
 MAX_ITER = 100
@@ -31,7 +32,7 @@ Floats = NDArray[np.float32]
 def clustering_scores(
     Z: ArrayLike,
     y: ArrayLike,
-    random_state: int | np.random.RandomState | None = 0,
+    random_state: RandomState = 0,
     metric: str = "cosine",
     n_init: int | None = None,
     *,
@@ -61,26 +62,24 @@ def clustering_scores(
     dict
         ``nmi`` (arithmetic mean), and pairwise ``f``, ``precision``, ``recall``; all in [0, 1].
     """
-    clusters = kmeans_labels(Z, y, random_state, metric, n_init, progress=progress)
+    clusters = kmeans_labels(Z, y, random_state, metric, n_init=n_init, progress=progress)
     return {"nmi": normalized_mutual_information(clusters, y), **pair_scores(clusters, y)}
 
 
 def kmeans_labels(
     Z: ArrayLike,
     y: ArrayLike,
-    random_state: int | np.random.RandomState | None = 0,
+    random_state: RandomState = 0,
     metric: str = "cosine",
-    n_init: int | None = None,
-    *,
-    progress: Callable[[float], object] | None = None,
+    **options: Any,
 ) -> NDArray[np.int32]:
-    """Return the clusters that `clustering_scores` compares with the classes."""
+    """Return the clusters that `clustering_scores` compares; `options` are those of `kmeans`."""
     check_metric(metric)
     rows = checked_embedding(Z)
     codes = checked_codes(y, len(rows))
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     points, k = _points(rows, metric), int(codes.max()) + 1
-    return np.asarray(kmeans(points, k, rng, n_init=n_init, progress=progress).labels_)
+    return np.asarray(kmeans(points, k, rng, **options).labels_)
 
 
 def kmeans(
