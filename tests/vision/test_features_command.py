@@ -253,7 +253,7 @@ def test_region_whitening(tool: Tool) -> None:
 
 
 def test_wrong_usage(tool: Tool, tmp_path: Path) -> None:
-    assert "--scales takes" in tool("--scales", "big", code=2)["error"]
+    assert "--scales must be positive integers" in tool("--scales", "big", code=2)["error"]
     assert "pooling must be" in tool("--pool", "max", code=2)["error"]
     line = ["features", tool.photos, "--backbone", tool.network, "-o", "-"]
     assert "standard output" in rpml.refused(*line)

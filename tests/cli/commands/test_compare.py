@@ -131,5 +131,5 @@ def test_codes_by_bytes(rpml, shared, tmp_path):
         assert row["recall@1_low"] <= row["recall@1"] <= row["recall@1_high"]
     assert "| 4 | PCA | int8 | 4 |" in (tmp_path / "codes.md").read_text()
     assert "leave out --dim" in rpml.refused(*args, "--dim", 4)
-    assert "give bytes per vector" in rpml.refused(*args[:4], "--bytes", "8,x")
+    assert "--bytes must be positive integers" in rpml.refused(*args[:4], "--bytes", "8,x")
     assert "there is no method" in rpml.refused(*args, "--methods", "none", "-q")

@@ -67,7 +67,7 @@ def run(
     if len(values) < n_read:
         console.note(f"{len(values):,} of {n_read:,} rows have a label: only these are compared")
     names, runs = opt.parse_names(methods), range(seed, seed + seeds)
-    n_bytes = opt.parse_bytes(sizes)
+    n_bytes = None if sizes is None else opt.parse_numbers("--bytes", sizes)
     if n_bytes is not None and (dim is not None or known):
         what = "--dim" if dim is not None else "--nuisance and --queries"
         raise InputError(f"--bytes compares codes of PCA and RPML alone: leave out {what}")

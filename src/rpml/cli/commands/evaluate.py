@@ -54,7 +54,7 @@ def run(
     if path is None:
         raise InputError("give the labels: --labels FILE, or --label-column NAME of FEATURES")
     fitted = None if model is None else load_model(model, dim)
-    excluded, wanted = reading.excluded(features, path), parse_ks(ks)
+    excluded, wanted = reading.excluded(features, path), opt.parse_numbers("--k", ks)
     clusters: dict[str, float] = {}
     if engine.on_dask():
         from rpml.distributed import embedded, evaluate
@@ -114,14 +114,3 @@ def scores_text(head: list[str], named: dict[str, str], scores: Json) -> str:
         for name in named.values()
     ]
     return text_table([["rows", "dim", *named], [*head, *row], ["95%", "", *below]])
-
-
-def parse_ks(text: str) -> list[int]:
-    """Parse comma-separated positive integers."""
-    try:
-        ks = [int(k) for k in text.split(",")]
-    except ValueError:
-        ks = []
-    if not ks or min(ks) < 1:
-        raise InputError(f"--k must be positive integers such as 1,2,4, got {text!r}")
-    return ks

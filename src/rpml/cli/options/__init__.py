@@ -139,17 +139,11 @@ def check_choice(option: str, name: str | None, choices: Iterable[str]) -> None:
         raise InputError(f"{option} {name}: choose from {', '.join(choices)}")
 
 
-def parse_bytes(text: str | None) -> list[int] | None:
-    """Parse the comma-separated numbers of --bytes."""
-    if text is None:
-        return None
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = [0]
-    if min(numbers) < 1:
-        raise InputError(f"--bytes {text}: give bytes per vector, such as 16 or 8,16,32")
-    return numbers
+def parse_numbers(option: str, text: str) -> list[int]:
+    """Parse comma-separated positive integers."""
+    if not re.fullmatch(r"\s*[1-9]\d*\s*(,\s*[1-9]\d*\s*)*", text):
+        raise InputError(f"{option} must be positive integers such as 8 or 8,16,32, got {text!r}")
+    return [int(number) for number in text.split(",")]
 
 
 def parse_size(text: str | None, option: str) -> int | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rpml.cli import options as opt
-from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from rpml.deep.finetune import Training
@@ -30,10 +29,7 @@ class DescriptorOptions:
         from rpml.vision.extract import Recipe
         from rpml.vision.pooling import Pooling
 
-        try:
-            scales = tuple(int(part) for part in self.scales.split(","))
-        except ValueError:
-            raise InputError(f"--scales takes integers, got {self.scales!r}") from None
+        scales = tuple(opt.parse_numbers("--scales", self.scales))
         return Recipe(scales, **{"pooling": Pooling(self.pool), **more})
 
     def job(self, path: str, workers: int | None) -> Job:
