@@ -233,8 +233,6 @@ def test_no_sidecar_of_another_network_is_left_next_to_the_new_one(
     tiny_backbone, photos, tmp_path, monkeypatch
 ):
     """It would be read as the input convention of the new one."""
-    from rpml.deep.finetune import ResumableFinetuning
-
     out, sidecar = tmp_path / "t.onnx", tmp_path / "t.json"
     args = ["finetune", photos / "train", "--backbone", tiny_backbone, "-o", out, *SMALL]
     sidecar.write_text("mine")
@@ -245,12 +243,12 @@ def test_no_sidecar_of_another_network_is_left_next_to_the_new_one(
     assert sidecar.read_text() == "mine"
     sidecar.unlink()
 
-    def planting(self, *inputs):
+    def planting(*inputs):
         sidecar.write_text("mine")
-        return train(self, *inputs)
+        return prepare(*inputs)
 
-    train = ResumableFinetuning._train
-    monkeypatch.setattr(ResumableFinetuning, "_train", planting)
+    prepare = finetune.prepare
+    monkeypatch.setattr(finetune, "prepare", planting)
     done = invoke(*args)
     assert done.exit_code == 2
     assert sidecar.read_text() == "mine"

@@ -1,8 +1,12 @@
-"""From images to a trained network: trunk cache, common start, training, one ONNX file."""
+"""From images to a trained network: trunk cache, common start, training, one ONNX file.
+
+Also the protocol of the paper for methods that train the network.
+"""
 
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import compress
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
@@ -15,6 +19,7 @@ from rpml.deep.backbones import Network
 from rpml.deep.embedder import (
     Embedder,
     MultiViewDataset,
+    descriptors,
     frozen_descriptors,
     has_bf16,
     linear_start,
@@ -24,21 +29,18 @@ from rpml.deep.methods import METHODS, check_methods
 from rpml.deep.methods.base import Indices
 from rpml.deep.schedule import BUDGETS, Schedule, paper_schedule
 from rpml.deep.trainer import Trainer
-from rpml.io.checkpoint import (
-    Checkpoint,
-    ResumableRun,
-    check_directory,
-    fingerprint,
-)
-from rpml.method.whitening.linear_map import Preprocessing, identity
-from rpml.runtime.context import Arrays, Context, Json
+from rpml.evaluation.protocol import MeasuredRow, scores_of
+from rpml.io.checkpoint import Checkpoint, ResumableRun, check_directory, fingerprint
+from rpml.io.datasets.image_sets import ImageSet
+from rpml.method.whitening.linear_map import identity
+from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.errors import InputError, require
 from rpml.runtime.files import atomic_output
 from rpml.runtime.outputs import check_apart, check_output
-from rpml.runtime.schema import ArraySpec, Schema
+from rpml.runtime.rows import Array
 from rpml.vision.backbone import find_sidecar
 from rpml.vision.extract import files_digest
-from rpml.vision.images import ImageFile
+from rpml.vision.images import ImageFile, Views
 
 OPSET = 17
 _SIGNATURE = "rpml.fingerprint"
@@ -81,14 +83,11 @@ def prepare(
     training: Training,
     folder: Path | None,
     context: Context,
-    descriptor_context: Context | None = None,
 ) -> tuple[Embedder, MultiViewDataset, NDArray[np.float32]]:
     """Return where every method starts: embedder, inputs and descriptors before training.
 
     The activations of the trunk, if any, are cached in `folder`, or in the context's checkpoint if
-    it is None. The embedder is the linear RPML on
-    the descriptors of the images and their views. The descriptors depend on fewer settings, so they
-    may have a context with a checkpoint of their own.
+    it is None. The embedder is the linear RPML on the descriptors of the images and their views.
     """
     if training.dim >= len(files):  # before the minutes that the cache takes
         raise InputError(
@@ -96,21 +95,10 @@ def prepare(
             "for fewer dimensions or pass more images"
         )
     inputs = open_inputs(files, network, training.image_spec, folder, context)
-    plain = descriptor_network(network, inputs, training)
-    frozen = frozen_descriptors(plain, inputs, descriptor_context or context)
-
-    def learn() -> Arrays:
-        fitted = linear_start(frozen, training.dim, training.schedule.seed)
-        whitening = fitted.preprocessing_
-        return {"mean": whitening.mean, "matrix": whitening.matrix, "L": fitted.components_.T}
-
-    d = frozen.shape[2]
-    shapes = {"mean": (d,), "matrix": (d, "axes"), "L": ("axes", training.dim)}
-    schema = Schema({name: ArraySpec("f", shape) for name, shape in shapes.items()})
-    arrays = context.stage("linear", schema, learn)
-    whitening = Preprocessing(True, arrays["mean"], arrays["matrix"], True)
-    embedder = Embedder(network.upper, training.pool, whitening, arrays["L"], training.bf16)
-    return embedder, inputs, frozen
+    frozen = frozen_descriptors(descriptor_network(network, inputs, training), inputs, context)
+    fitted = linear_start(frozen, training.dim, training.schedule.seed)
+    start = fitted.preprocessing_, fitted.components_.T
+    return Embedder(network.upper, training.pool, *start, training.bf16), inputs, frozen
 
 
 def descriptor_network(network: Network, inputs: MultiViewDataset, training: Training) -> Embedder:
@@ -189,13 +177,18 @@ class ResumableFinetuning(ResumableRun):
         """
         check_methods([method])
         with self._running():
-            settings = _settings(network, training, method)
-            digest = files_digest(files)
+            settings, digest = _settings(network, training, method), files_digest(files)
             store = Checkpoint(self.directory, digest, settings, self.resume)
             context = replace(context or Context(), seed=training.schedule.seed, store=store)
-            trainer = self._train(files, network, training, method, context)
-            size, key = training.image_spec.size, fingerprint(digest, settings)
-            write_onnx(network, trainer.teacher, size, self.path, key, self.overwrite)
+            cache = Path(self.cache) if self.cache else None
+            embedder, inputs, frozen = prepare(files, network, training, cache, context)
+            classes = folder_classes(inputs.ids) if METHODS[method].uses_labels else None
+            schedule = training.schedule_of(method)
+            trainer = Trainer(embedder, inputs, METHODS[method], schedule, frozen, classes)
+            trained, size = trainer.run(context), training.image_spec.size
+            write_onnx(
+                network, trained, size, self.path, fingerprint(digest, settings), self.overwrite
+            )
             self.discard()
         return trainer
 
@@ -209,22 +202,6 @@ class ResumableFinetuning(ResumableRun):
     def discard(self) -> None:
         """Delete the activations and the finished epochs."""
         remove_cache(self.directory)
-
-    def _train(
-        self,
-        files: Sequence[ImageFile],
-        network: Network,
-        training: Training,
-        name: str,
-        context: Context,
-    ) -> Trainer:
-        cache = Path(self.cache) if self.cache else None
-        embedder, inputs, frozen = prepare(files, network, training, cache, context)
-        method, schedule = METHODS[name], training.schedule_of(name)
-        classes = folder_classes(inputs.ids) if method.uses_labels else None
-        trainer = Trainer(embedder, inputs, method, schedule, frozen, classes)
-        trainer.run(context)
-        return trainer
 
 
 def _settings(network: Network, training: Training, method: str) -> Json:
@@ -292,3 +269,62 @@ def fingerprint_of(path: str | Path) -> str | None:
     except Exception:  # not written by rpml
         return None
     return next((p.value for p in properties if p.key == _SIGNATURE), None)
+
+
+class DeepProtocol:
+    """The protocol of the paper: trains on the training images, evaluates on the test images.
+
+    `folder` holds the cached activations, which all methods share, and the finished epochs.
+    """
+
+    def __init__(
+        self, images: ImageSet, network: Network, training: Training, folder: Path, context: Context
+    ) -> None:
+        self.training, self.folder, self.context = training, folder, context
+        folder.mkdir(parents=True, exist_ok=True)
+        self.digest = network.fingerprint()
+        files = [ImageFile(path, images.root / path) for path in images.paths]
+        held_out, train = (list(compress(files, images.train == side)) for side in (False, True))
+        start = self._context("start")
+        self.embedder, self.inputs, self.frozen = prepare(
+            train, network, training, folder / "train", start
+        )
+        image_spec = ImageSpec(training.image_spec.size, Views())
+        self.test = open_inputs(held_out, network, image_spec, folder / "test", context)
+        label = dict(zip(images.paths, images.labels.tolist(), strict=True))
+        classes = [label[name] for name in self.inputs.ids]
+        self.classes = np.unique(classes, return_inverse=True)[1]
+        self.test_classes = np.array([label[i] for i in self.test.ids])
+
+    def _context(self, name: str) -> Context:
+        """Return a context with a checkpoint whose folder is named after the settings."""
+        settings = asdict(self.training)
+        folder = self.folder / f"{name}-{fingerprint(self.digest, settings)[:12]}"
+        store = Checkpoint(folder, self.digest, settings, resume=True)
+        return Context(self.training.schedule.seed, self.context.report, store)
+
+    def run(
+        self, names: Sequence[str], ks: tuple[int, ...]
+    ) -> tuple[list[MeasuredRow], dict[str, Array]]:
+        """Return rows of the initial embedder and of every method, and their test embeddings."""
+        Z = {"deep-frozen": descriptors(self.embedder, self.test)}
+        rows = [self._row("frozen", "before training (linear RPML)", Z["deep-frozen"], ks)]
+        for number, name in enumerate(check_methods(names)):
+            self.context.report(Progress("methods", number + 1, len(names) + 1))
+            method, schedule = METHODS[name], self.training.schedule_of(name)
+            start = self.embedder, self.inputs
+            trainer = Trainer(*start, method, schedule, self.frozen, self.classes)
+            Z[f"deep-{name}"] = descriptors(trainer.run(self._context(name)), self.test)
+            row = self._row(name, f"{method.title}, end to end", Z[f"deep-{name}"], ks)
+            seconds = round(sum(epoch["seconds"] for epoch in trainer.history), 3)
+            settings = {**asdict(schedule), "history": trainer.history}
+            rows.append(
+                replace(row, seconds=seconds, settings=settings, uses_labels=method.uses_labels)
+            )
+        return rows, Z
+
+    def _row(self, name: str, title: str, Z: Array, ks: tuple[int, ...]) -> MeasuredRow:
+        schedule = self.training.schedule
+        scores = {"cosine": scores_of(Z, self.test_classes, "cosine", ks, schedule.seed)}
+        settings = {**asdict(schedule), "history": []}
+        return MeasuredRow(f"deep-{name}", title, Z.shape[1], scores, 0.0, settings)

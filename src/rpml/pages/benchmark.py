@@ -73,7 +73,7 @@ class EndToEnd:
     ) -> tuple[list[MeasuredRow], Embeddings]:
         """Return the rows of the methods and their embeddings of the test images."""
         from rpml.deep.backbones import open_network
-        from rpml.deep.protocol import DeepProtocol
+        from rpml.deep.finetune import DeepProtocol
 
         images = read_dataset(dataset, self.root, self.incomplete)
         network = open_network(self.backbone, self.train_from)
