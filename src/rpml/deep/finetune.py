@@ -24,7 +24,7 @@ from rpml.deep.embedder import (
     has_bf16,
     linear_start,
 )
-from rpml.deep.inputs import ImageSpec, open_inputs, remove_cache
+from rpml.deep.inputs import ImageSpec, open_inputs
 from rpml.deep.methods import METHODS, check_methods
 from rpml.deep.methods.base import Indices
 from rpml.deep.schedule import BUDGETS, Schedule, paper_schedule
@@ -198,10 +198,6 @@ class ResumableFinetuning(ResumableRun):
         """Whether the file exists, from a run of the same images, network and settings."""
         key = fingerprint(files_digest(files), _settings(network, training, method))
         return Path(self.path).is_file() and fingerprint_of(self.path) == key
-
-    def discard(self) -> None:
-        """Delete the activations and the finished epochs."""
-        remove_cache(self.directory)
 
 
 def _settings(network: Network, training: Training, method: str) -> Json:

@@ -1,27 +1,23 @@
 """The inputs of training: cached activations of the trunk, or images decoded on demand."""
 
-import math
-import os
-import shutil
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from rpml.deep.backbones import Network
 from rpml.deep.embedder import MultiViewDataset
 from rpml.deep.methods.base import Indices
-from rpml.io.checkpoint import Checkpoint, check_directory, remove_checkpoint
-from rpml.runtime.context import Context, Json, Progress
+from rpml.io.checkpoint import Checkpoint, check_directory
+from rpml.runtime.context import Context, Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import slices
-from rpml.runtime.schema import COUNT, Schema
+from rpml.runtime.schema import Schema
 from rpml.runtime.threads import thread_count
-from rpml.runtime.wording import counted
 from rpml.vision.extract import (
     Execution,
     Failure,
@@ -32,11 +28,10 @@ from rpml.vision.extract import (
 )
 from rpml.vision.images import MAX_PIXELS, ImageError, ImageFile, Views, as_array, load_rgb
 
-_CHUNK = 64  # images between two writes of the manifest
+_PART = 64  # images per file
 _BATCH = 8
-_ACTIVATIONS, _STAGE = "activations.npy", "trunk"
-_SCHEMA = Schema({}, {"images": COUNT, "failures": [[str]]})
-_FLOAT16_MAX = float(np.finfo(np.float16).max)
+_SCHEMA = Schema({}, {"failures": [[str]]})
+_LARGEST = float(np.finfo(np.float16).max)
 
 
 @dataclass(frozen=True)
@@ -63,7 +58,7 @@ def build_cache(
     folder: str | Path | None,
     context: Context | None = None,
 ) -> MultiViewDataset:
-    """Compute or read the activations of the trunk; an interrupted run is resumed.
+    """Compute or read the activations of the trunk, in parts; an interrupted run is resumed.
 
     Unreadable images are skipped. The folder is for this cache only and created if needed; None:
     the checkpoint of the context, which also receives progress.
@@ -71,18 +66,58 @@ def build_cache(
     context = context or Context()
     if folder is not None:
         context = replace(context, store=_open_cache(Path(folder), files, network, image_spec))
-    saved = context.load(_STAGE, _SCHEMA)
-    state: Json = saved[1] if saved else {"images": 0, "failures": []}
-    if state["images"] < len(files):
-        _compute(files, network, image_spec, state, context)
-    maps = _open_maps(context.store.directory, len(files))
-    failures = [(name, reason) for name, reason in state["failures"]]
+    failures: list[Failure] = []
+    parts: list[NDArray[np.float16]] = []
+    for part in slices(len(files), _PART):
+        name = f"trunk-{part.start:09d}"
+        if saved := context.load(name, _SCHEMA):
+            maps = saved[0]["maps"]
+            missing = [(image, reason) for image, reason in saved[1]["failures"]]
+        else:
+            maps, missing = _activations(files[part], network, image_spec)
+            context.save(name, {"maps": maps}, {"failures": missing})
+            context.report(Progress("trunk", part.stop, len(files)))
+        failures += missing
+        path = context.store.directory / f"{name}.safetensors"
+        if maps.size:  # the only array of the file is at its end
+            start = path.stat().st_size - maps.nbytes
+            maps = np.memmap(path, np.float16, "r", start, maps.shape)
+        parts.append(maps)
     used, ids = _without(files, failures)
 
     def load(rows: Indices, views: Indices) -> torch.Tensor:
-        return torch.from_numpy(maps[used[rows], views].astype(np.float32))
+        wanted = zip(used[rows].tolist(), views.tolist(), strict=True)
+        maps = np.stack([parts[i // _PART][i % _PART, view] for i, view in wanted])
+        return torch.from_numpy(maps.astype(np.float32))
 
-    return MultiViewDataset(len(ids), maps.shape[1], load, ids, failures)
+    return MultiViewDataset(len(ids), image_spec.views.count + 1, load, ids, failures)
+
+
+def _activations(
+    files: Sequence[ImageFile], network: Network, image_spec: ImageSpec
+) -> tuple[NDArray[np.float16], list[Failure]]:
+    """Return the activations (image, view, ...) of files, zero for those that failed."""
+    workers = thread_count()
+    torch.set_num_threads(1)  # one batch per core is faster than one batch on all cores
+    execution = Execution(workers, _BATCH)
+    described, failures = describe_images(files, image_spec.tiles, network.trunk_maps, execution)
+    torch.set_num_threads(workers)
+    # float16 rounds by 0.1%, less than the difference between views
+    found = {i: np.clip(np.stack(tiles), -_LARGEST, _LARGEST) for i, tiles in described.items()}
+    shape = next(iter(found.values())).shape if found else (0,)
+    maps = np.zeros((len(files), *shape), np.float16)
+    for place, activations in found.items():
+        maps[place] = activations
+    return maps, failures
+
+
+def _without(files: Sequence[ImageFile], failures: Sequence[Failure]) -> tuple[Indices, list[str]]:
+    """Return the positions and ids of the files that could be read."""
+    failed = {name for name, _ in failures}
+    used = np.array([i for i, file in enumerate(files) if file.id not in failed], np.intp)
+    if not len(used):
+        raise nothing_left(failures)
+    return used, [files[i].id for i in used]
 
 
 def _open_cache(
@@ -99,85 +134,6 @@ def _open_cache(
             f"{folder} is the cache of other images, of another network, or of images of another "
             "size or with other views: choose another folder, or remove it"
         ) from None
-
-
-def _without(files: Sequence[ImageFile], failures: Sequence[Failure]) -> tuple[Indices, list[str]]:
-    """Return the positions and ids of the files that could be read."""
-    failed = {name for name, _ in failures}
-    used = np.array([i for i, file in enumerate(files) if file.id not in failed], np.intp)
-    if not len(used):
-        raise nothing_left(failures)
-    return used, [files[i].id for i in used]
-
-
-def remove_cache(folder: Path) -> None:
-    """Delete the files of a cache, and the folder if it is then empty."""
-    with suppress(InputError):
-        check_directory(folder)
-        (folder / _ACTIVATIONS).unlink(missing_ok=True)
-        remove_checkpoint(folder)
-
-
-def _compute(
-    files: Sequence[ImageFile],
-    network: Network,
-    image_spec: ImageSpec,
-    state: Json,
-    context: Context,
-) -> None:
-    """Compute the activations of the images that are not on disk yet, chunk by chunk."""
-    folder, done = context.store.directory, state["images"]
-    path = folder / _ACTIVATIONS
-    black = np.zeros((1, image_spec.size, image_spec.size, 3), np.uint8)
-    shape = (len(files), image_spec.views.count + 1, *network.trunk_maps(black).shape[1:])
-    if done == 0:
-        _check_space(folder, shape)
-        context.save(_STAGE, {}, state)  # first, to identify the folder as ours
-        np.lib.format.open_memmap(path, "w+", np.float16, shape).flush()
-    offset = _open_maps(folder, len(files)).offset
-    workers = thread_count()
-    torch.set_num_threads(1)  # one batch per core is faster than one batch on all cores
-    execution = Execution(workers, _BATCH)
-    for part in slices(len(files) - done, _CHUNK):
-        chunk = files[done:][part]
-        described, failures = describe_images(
-            chunk, image_spec.tiles, network.trunk_maps, execution
-        )
-        maps = np.zeros((len(chunk), *shape[1:]), np.float16)
-        for place, tiles in described.items():
-            # float16 rounds by 0.1%, less than the difference between views
-            maps[place] = np.clip(np.stack(tiles), -_FLOAT16_MAX, _FLOAT16_MAX)
-        with open(path, "r+b") as file:  # a full disk would kill a process that writes to a map
-            file.seek(offset + (done + part.start) * maps[0].nbytes)
-            file.write(maps.data)
-            file.flush()
-            os.fsync(file.fileno())
-        state["images"] += len(chunk)
-        state["failures"] += failures
-        context.save(_STAGE, {}, state)
-        context.report(Progress("trunk", state["images"], len(files)))
-    torch.set_num_threads(workers)
-
-
-def _open_maps(folder: Path, n_images: int) -> np.memmap[tuple[int, ...], np.dtype[np.float16]]:
-    try:
-        maps = np.lib.format.open_memmap(folder / _ACTIVATIONS, "r")
-        if maps.ndim != 5 or len(maps) != n_images:
-            raise ValueError("activations of other images")
-    except (OSError, ValueError) as error:
-        raise InputError(f"{folder} is a damaged cache: remove it") from error
-    return maps
-
-
-def _check_space(folder: Path, shape: tuple[int, ...]) -> None:
-    """Raise InputError if the disk is too small, before the hours that the activations take."""
-    needed, free = 2 * math.prod(shape), shutil.disk_usage(folder.parent).free
-    if needed > free:
-        raise InputError(
-            f"{folder}: {counted(shape[0], 'image')} in {counted(shape[1], 'view')} need "
-            f"{needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free: take "
-            "fewer views, smaller images or another folder"
-        )
 
 
 def decoded_images(
