@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from common import RESULTS
+from few_labels import table as few_labels_table
 from performance_page import replaced, results
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -127,6 +128,11 @@ def misled() -> list[str]:
     ]
 
 
+def few_labels() -> list[str]:
+    """Gains over the fit without labels."""
+    return few_labels_table(json.loads((RESULTS / "few_labels.json").read_text())["rows"])
+
+
 def search() -> list[str]:
     titles = {
         "exact": "ours, exact",
@@ -176,6 +182,7 @@ def files() -> list[str]:
 PAGES: dict[str, tuple[Callable[[], list[str]], ...]] = {
     "decisions/pairs.md": (pairs, rates),
     "decisions/image-features.md": (images,),
+    "decisions/labels.md": (few_labels,),
     "decisions/recommendation.md": (misled,),
     "decisions/written-by-hand.md": (search, kmeans, files),
     "tutorial-images.md": (views,),

@@ -14,7 +14,7 @@ from rpml.estimator.description import outcome_lines, result_line
 from rpml.estimator.fitted import MADE_IF_ASKED
 from rpml.evaluation.diagnostics import diagnose
 from tests.method.whitening.test_evidence import nuisance
-from tests.problems import blobs
+from tests.problems import blobs, classes_with_nuisance
 
 
 @pytest.fixture(scope="module")
@@ -146,8 +146,10 @@ def test_the_result_names_knowledge_and_gain():
     assert "expected gain over PCA: +" in line
     assert " points of Recall@1 (+" in line
     assert "knowledge" not in line  # constraints of a training are not stored
-    known = RPML(12, random_state=0, use_labels=True).fit(X, y)
-    assert "knowledge used: labels" in result_line(known)
+    X, y = classes_with_nuisance()
+    for labels, used in ((y, True), (np.where(y < 2, y, -1), False)):
+        known = RPML(8, random_state=0, use_labels=True, n_neighbors=15).fit(X, labels)
+        assert ("knowledge used: labels" in result_line(known)) == used
 
 
 def test_scikit_learn_prints_parameters_as_ever(fitted, rows):

@@ -227,20 +227,23 @@ def test_an_interrupted_solver_continues_where_it_was():
     assert min(done for stage, done in seen if stage == "optimize") > 1
 
 
-def test_supervision_alone_is_reason_to_train():
+def test_constraints_are_reason_to_train_and_labels_are_not():
     X, y = blobs()
     plain = RPML(4, n_neighbors=12, random_state=0).fit(X)
     assert plain.outcome_ == "PCA"
     pairs = np.array([[0, 8], [1, 9]])  # of one class each
     known = np.where(np.arange(len(X)) < 3, y, -1)
-    for settings, inputs in (
-        ({}, {"must_link": pairs}),
-        ({}, {"cannot_link": [[0, 9], [1, 10]]}),
-        ({}, {"comparisons": [[0, 8, 1]]}),
-        ({"use_labels": True}, {"y": known}),
+    for constraints in (
+        {"must_link": pairs},
+        {"cannot_link": [[0, 9], [1, 10]]},
+        {"comparisons": [[0, 8, 1]]},
     ):
-        model = RPML(4, n_neighbors=12, random_state=0, **settings).fit(X, **inputs)
+        model = RPML(4, n_neighbors=12, random_state=0).fit(X, **constraints)
         assert model.outcome_ == "learned axes, trained"
+    model = RPML(4, n_neighbors=12, random_state=0, use_labels=True).fit(X, known)
+    assert model.outcome_ == "PCA"
+    whitened = RPML(4, n_neighbors=12, random_state=0, use_labels=True, whiten=0.5).fit(X, known)
+    assert whitened.n_iter_ > 0  # nothing judges them
 
 
 @pytest.mark.parametrize("sampler", ["uniform", "semi-hard", "hard"])

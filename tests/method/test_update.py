@@ -9,7 +9,7 @@ from rpml import RPML
 from rpml.evaluation.metrics import pair_scores, recall_at_k
 from rpml.method.clustering.pseudo_labels import MAX_EXEMPLARS, find_exemplars
 from rpml.method.update import MIN_OLD, align, sample_old
-from tests.problems import blobs
+from tests.problems import blobs, classes_with_nuisance
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_predicted_labels_are_classes_where_these_are_known(rows):
     assert model.n_classes_ == 8
     predicted = model.predict(X[300:])
     classed = predicted < 8
-    assert classed.mean() > 0.5
+    assert classed.mean() > 0.4
     assert np.mean(predicted[classed] == y[300:][classed]) > 0.9
 
 
@@ -145,9 +145,11 @@ def test_models_without_modes_say_what_to_do(fitted, rows):
         old.suggest_labels()
 
 
-def test_an_update_keeps_a_whitening_that_labels_made(rows):
-    X, y = rows
-    model = RPML(6, n_neighbors=15, use_labels=True, random_state=0).fit(X[:300], y[:300])
+def test_an_update_keeps_a_whitening_that_labels_made():
+    X, y = classes_with_nuisance()
+    order = np.random.default_rng(0).permutation(len(X))
+    X, y = X[order], y[order]
+    model = RPML(8, n_neighbors=15, use_labels=True, random_state=0).fit(X[:300], y[:300])
     assert model.whitening_.source == "labels"
     before = model.preprocessing_.matrix
     model.update(X[300:360], X[:300])

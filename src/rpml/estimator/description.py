@@ -98,7 +98,8 @@ def outcome_facts(model: Embedding) -> dict[str, str]:
     choice = model.whitening_
     sources = [] if choice is None else choice.source.split(" and ")
     used = [source for source in sources if source not in ("neighbors", "none")]
-    if np.any(vars(model).get("labeled_mask_", False)) and "labels" not in used:
+    labeled = np.any(vars(model).get("labeled_mask_", False))
+    if labeled and "labels" not in used and not (choice and choice.labels_ignored):
         used.append("labels")
     if used or not model.n_iter_:  # which constraints a training had is not stored
         facts["knowledge used"] = " and ".join(used) or "none"

@@ -75,16 +75,14 @@ def learn_embedding(stages: Stages, X: Array, inputs: FitInputs) -> FitResult:
     Rows -> whitening (not in the paper) -> is there anything to train on? -> k-NN graph -> clusters
     c(.) -> triplets T -> (theta, L) by Riemannian optimization of the triplet objective -> axes of
     L in prefix order (not in the paper). Without evidence the leading axes are the answer, and
-    there is neither graph nor triplet; an update still clusters the rows with its exemplars.
+    there is neither graph nor triplet; labels, and the exemplars of an update, still name clusters.
     """
     whitening = inputs.whitening or stages.whiten(X, inputs)
-    if not whitening.uses_labels and not inputs.continues:
-        inputs = inputs.without_labels()
     sampled, vectors = stages.sample(X)
     sample = whitening.preprocessing.apply(vectors)
     trains = stages.settings.trains(whitening, inputs)
     L, message = stages.leading_axes(whitening), NOT_TRAINED if whitening.choice else NO_EVIDENCE
-    if not trains and not inputs.continues:
+    if not trains and inputs.supervision is None:
         return FitResult(whitening, L, sampled, sample @ L.astype(sample.dtype), message)
     Z = whitening.preprocessing.apply(X)
     if not whitening.uses_groups:
@@ -95,8 +93,10 @@ def learn_embedding(stages: Stages, X: Array, inputs: FitInputs) -> FitResult:
     labels = clusters if known is None else apply_supervision(clusters, known, Z)
     training = None
     if trains:
-        problem = stages.objective(Z, graph, labels, inputs)
-        optimum = stages.solve(problem, whitening, labels, inputs)
+        used = inputs if whitening.uses_labels or inputs.continues else inputs.without_labels()
+        targets = clusters if used.supervision is None else labels
+        problem = stages.objective(Z, graph, targets, used)
+        optimum = stages.solve(problem, whitening, targets, used)
         L, message = stages.order(Z, optimum, problem, whitening), optimum.message
         problem.move_to(L, optimum.theta)
         training = Training(problem.triplets, *problem.weights_and_probabilities(), optimum)

@@ -53,14 +53,17 @@ class FitSettings:
     mining: str
 
     def trains(self, whitening: Whitening, inputs: FitInputs) -> bool:
-        """Whether to train on triplets: if set, if there is new supervision, or by evidence.
+        """Whether to train on triplets: if set, if there are new constraints, or by evidence.
 
-        Rows that are not whitened have no axes in order to fall back to.
+        Rows that are not whitened have no axes in order to fall back to. Labels alone are no
+        reason: on most data sets training with them was worse on classes that have none.
         """
         if self.training == "always" or self.whiten is None or is_array(self.clustering):
             return True
-        supervised = inputs.supervision is not None and not inputs.continues
-        return supervised or (whitening.choice is not None and whitening.choice.trains)
+        known, choice = inputs.supervision, whitening.choice
+        if known is not None and not inputs.continues and (choice is None or known.has_constraints):
+            return True
+        return choice is not None and choice.trains
 
     def size(self, n_axes: int) -> int:
         """Return the number of components for rows of `n_axes` dimensions."""

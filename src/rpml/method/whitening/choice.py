@@ -59,7 +59,7 @@ class Whitening:
 
     @property
     def uses_labels(self) -> bool:
-        """False if held-out labeled rows were nearer to their class without labels."""
+        """False if held-out labeled rows were not clearly nearer to their class with labels."""
         return self.choice is None or not self.choice.labels_ignored
 
     @property

@@ -10,10 +10,10 @@ whatever the truth. So the principal axes are split in two as in `neighborhoods`
 class, the other is measured.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.whitening import constants as const
@@ -22,6 +22,7 @@ from rpml.method.whitening.neighborhoods import (
     Coordinates,
     Estimate,
     Index,
+    columns,
     random_halves,
     similarities,
 )
@@ -29,6 +30,7 @@ from rpml.method.whitening.scatter_choice import ScatterChoice, gain_text
 from rpml.runtime.intervals import mean_interval
 from rpml.runtime.rows import Array, Labels, unit_rows
 from rpml.runtime.threads import single_blas_thread, transposed_times
+from rpml.runtime.wording import counted
 
 
 def count_pairs(labels: Labels) -> int:
@@ -50,81 +52,62 @@ def label_scatter(
     """The scatter within classes, smoothed so that it works for classes not seen.
 
     `labels` are those of the sampled rows, -1 where unknown, and `prior` is what these give without
-    labels, on the leading axes. `choice.evidence` of the result has, per shrinkage, the mean
-    reciprocal rank of the nearest row of its class, among labeled rows of classes that had no part
-    in the scatter. The prior itself is returned if held-out labeled rows are clearly nearer to
-    their class by it, or if there are too few labels.
+    labels, on the leading axes. It is returned unless held-out labeled rows are nearer to their
+    class by the scatter; `choice.evidence` has their rank gain per shrinkage.
     """
-    paired = drop_singles(labels)
-    if count_pairs(paired) < const.MIN_LABELED_PAIRS or paired.max() + 1 < const.MIN_CLASSES:
-        return prior
-    first, strength = _blend(data, paired, padded(data, *prior)), _finite(prior[1].shrinkage)
-    fold = rng.integers(0, 2, labels.max() + 1)
-    fold[np.unique(labels[paired >= 0])[:2]] = (0, 1)  # no fold is empty
-    parts = np.stack([fold >= 0, fold == 0, fold == 1])
-    spread, *halves = _spread_scatters(data, first, strength, labels, parts, rng)
-    most = max(prior[1].shrinkage, const.LABEL_SHRINKAGES[0])
-    shrinkages = np.array(const.LABEL_SHRINKAGES)
-    shrinkages = shrinkages[np.isfinite(shrinkages) | np.isinf(most)]
-    held_out = _held_out(data, paired, labels, fold, halves, shrinkages)
-    # chosen with half of the classes
-    shrinkage = shrinkages[choose_shrinkage(held_out, shrinkages <= most)] / 2
-    scores = dict(zip(shrinkages.tolist(), _mean_score(held_out).tolist(), strict=True))
-    choice = replace(
-        prior[1].refined_by("labels"),
-        shrinkage=float(shrinkage),
-        evidence=scores,
-        reason="",
-        trains=True,
+    scatter, choice = prior
+    n_pairs, n_classes = count_pairs(labels), drop_singles(labels).max() + 1
+    if n_pairs < const.MIN_LABELED_PAIRS or n_classes < const.MIN_CLASSES:
+        few = f"{counted(n_pairs, 'pair')} in {counted(n_classes, 'class', 'classes')}"
+        return scatter, replace(choice, labels_ignored=f"{few} are too few to tell")
+    most = max(choice.shrinkage, const.LABEL_SHRINKAGES[0])  # labels are to tell more, not less
+    shrinkages = [tried for tried in const.LABEL_SHRINKAGES if tried <= most]
+    gains = held_out_gains(data, labels, prior, shrinkages, rng)
+    mean = gains.mean(axis=1)
+    best = int(mean.argmax())
+    gain = mean_interval(gains[best])
+    measured = f"the rank gain of held-out labeled rows is {gain_text(gain)}"
+    if gain.low <= 0:
+        return scatter, replace(choice, labels_ignored=measured)
+    by_labels = replace(
+        choice.refined_by("labels"),
+        shrinkage=shrinkages[best],
+        evidence=dict(zip(shrinkages, mean.tolist(), strict=True)),
+        reason=measured,
     )
-    scatter = _blend(data, paired, spread)
-    if not choice.whitens and not prior[1].whitens:  # PCA either way
-        return scatter, choice
-    gains = held_out_gains(data, labels, prior, choice, rng)
-    gain = max((mean_interval(one) for one in gains), key=lambda one: one.high)
-    if gain.high < 0:
-        away = "they take held-out labeled rows away from their class"
-        reason = f"{away}: rank gain {gain_text(gain)}"
-        return prior[0], replace(prior[1], labels_ignored=reason)
-    reason = f"the rank gain of held-out labeled rows is {gain_text(gain)}"
-    return scatter, replace(choice, reason=reason)
-
-
-def _finite(shrinkage: float) -> float:
-    return shrinkage if np.isfinite(shrinkage) else 1.0
+    return class_scatter(data, labels, prior, rng), by_labels
 
 
 def held_out_gains(
     data: Coordinates,
     labels: Labels,
     prior: Estimate,
-    choice: ScatterChoice,
+    shrinkages: Sequence[float],
     rng: np.random.Generator,
 ) -> Array:
-    """(2, n): per labeled row, how much nearer to its class the labels of other rows bring it.
+    """(n_shrinkages, n): how much nearer to its class other rows' labels bring each labeled row.
 
-    The decrease of log(1 + rank) of the nearest row of its class, compared with the map that is
-    chosen without labels: among the labeled rows, which the labels pull about, and among all rows,
-    of which some are of its class unknown to us. Labels that both find worse are worse. A tenth of
-    the rows is held out at a time: half of the labels would have a quarter of the pairs.
+    The decrease of log(1 + rank) of the nearest row of its class among the labeled rows, compared
+    with the map that is chosen without labels. A part of the rows is held out at a time.
     """
     sample = _judged(labels, rng)
     data = data.leading(max(const.LEADING_AXES, len(prior[0]))).subset(sample)
-    labels, strength = labels[sample], _finite(prior[1].shrinkage)
+    labels = labels[sample]
     asked = rng.permutation(np.flatnonzero(drop_singles(labels) >= 0))
     asked = asked[np.argsort(labels[asked], kind="stable")]  # a class is dealt to many folds
     without = _log_ranks(data.leading(len(prior[0])).embed_by(*prior), labels, asked)
-    ranks, every = np.empty_like(without), np.ones((1, labels.max() + 1), bool)
-    for i in range(min(const.LABEL_FOLDS, len(asked))):
-        held_out, known = asked[i :: const.LABEL_FOLDS], labels.copy()
-        known[held_out] = -1
-        paired = drop_singles(known)
-        first = _blend(data, paired, padded(data, *prior))
-        (spread,) = _spread_scatters(data, first, strength, known, every, rng)
-        scatter = _blend(data, paired, spread)
-        rows = data.embed_by(scatter, choice, label_spread(data, known, scatter))
-        ranks[:, i :: const.LABEL_FOLDS] = _log_ranks(rows, labels, held_out)
-    return without - ranks
+    gains = np.empty((len(shrinkages), len(asked)))
+    for i in range(const.LABEL_FOLDS):
+        fold = slice(i, None, const.LABEL_FOLDS)
+        known = labels.copy()
+        known[asked[fold]] = -1
+        scatter = class_scatter(data, known, prior, rng)
+        spread = label_spread(data, known, scatter)
+        for gain, shrinkage in zip(gains, shrinkages, strict=True):
+            choice = replace(prior[1], shrinkage=shrinkage, ridge=np.inf)
+            rows = data.embed_by(scatter, choice, spread)
+            gain[fold] = without[fold] - _log_ranks(rows, labels, asked[fold])
+    return gains
 
 
 def _judged(labels: Labels, rng: np.random.Generator) -> Index:
@@ -140,29 +123,23 @@ def _judged(labels: Labels, rng: np.random.Generator) -> Index:
 
 
 def _log_ranks(rows: Array, classes: Labels, queries: Index) -> Array:
-    """(2, n): log(1 + rank) of the nearest row of a query's class, among labeled and all rows."""
-    known = np.flatnonzero(classes >= 0)
-    among = _rows_before(rows[known], classes[known], np.searchsorted(known, queries))
-    return np.log1p([among, _rows_before(rows, classes, queries)])
+    """log(1 + how many labeled rows of other classes are nearer to a query than any of its own)."""
+    labeled = np.flatnonzero(classes >= 0)
+    similarity = similarities(rows[labeled], np.searchsorted(labeled, queries))
+    own = classes[queries, None] == classes[labeled]
+    nearest = np.where(own, similarity, -2).max(axis=1)
+    return np.asarray(np.log1p(((similarity > nearest[:, None]) & ~own).sum(axis=1)))
 
 
-def choose_shrinkage(scores: list[Array], usual: NDArray[np.bool_]) -> int:
-    """Which shrinkage has the best score; one that is not usual only if it is clearly ahead.
-
-    Few labels are noisy evidence for more smoothing than the rows themselves ask for: it takes a
-    lead of `LABEL_CLEAR` standard errors. `scores` has, for either fold, a row per shrinkage and a
-    column per query.
-    """
-    mean = _mean_score(scores)
-    best, safe = int(mean.argmax()), int(np.where(usual, mean, -np.inf).argmax())
-    leads = [fold[best] - fold[safe] for fold in scores]
-    error = np.sqrt(sum(lead.var() / len(lead) for lead in leads)) / len(leads)
-    return best if mean[best] - mean[safe] > const.LABEL_CLEAR * error else safe
-
-
-def _mean_score(scores: list[Array]) -> Array:
-    """Per shrinkage; either fold counts as much as the other."""
-    return np.asarray(np.mean([fold.mean(axis=1) for fold in scores], axis=0))
+@single_blas_thread()
+def class_scatter(
+    data: Coordinates, labels: Labels, prior: Estimate, rng: np.random.Generator
+) -> Array:
+    """The scatter within labeled classes, blended with that of all rows counted to a class."""
+    paired = drop_singles(labels)
+    first = _blend(data, paired, padded(data, *prior))
+    shrinkage = min(prior[1].shrinkage, 1.0)
+    return _blend(data, paired, _spread_scatter(data, first, shrinkage, labels, rng))
 
 
 @single_blas_thread()
@@ -195,29 +172,21 @@ def _blend(data: Coordinates, groups: Labels, prior: Array, pairs: int | None = 
     return (pairs * within_scatter(data, groups) + weight * prior) / (pairs + weight)
 
 
-def _spread_scatters(
-    data: Coordinates,
-    scatter: Array,
-    shrinkage: float,
-    labels: Labels,
-    parts: NDArray[np.bool_],
-    rng: np.random.Generator,
-) -> list[Array]:
-    """Per part of the classes, the cross-fitted scatter within them of all rows."""
+def _spread_scatter(
+    data: Coordinates, scatter: Array, shrinkage: float, labels: Labels, rng: np.random.Generator
+) -> Array:
+    """The cross-fitted scatter within classes of all rows, each counted to the nearest class."""
     q = data.W.shape[1]
-    total, count = np.zeros((len(parts), q, q)), np.zeros((q, q))
+    total, count = np.zeros((q, q)), np.zeros((q, q))
     for _ in range(const.JUDGED_REPEATS):
         half = random_halves(q, rng)
         for seen in (half, ~half):
             named = nearest_class(data.embed(scatter, seen, shrinkage, data.n_components), labels)
             measured = np.ix_(~seen, ~seen)
             count[measured] += 1
-            for i, members in enumerate(parts[:, named]):
-                total[i][measured] += _class_correlation(
-                    data.W[np.ix_(members, ~seen)], named[members]
-                )
-    scale = np.outer(data.deviations, data.deviations)
-    return [_within_from(one / np.maximum(count, 1)) * scale for one in total]
+            total[measured] += _class_correlation(columns(data.W, ~seen), named)
+    within = _within_from(total / np.maximum(count, 1))
+    return within * np.outer(data.deviations, data.deviations)
 
 
 def nearest_class(rows: Array, labels: Labels) -> Labels:
@@ -252,40 +221,3 @@ def _within_from(correlation: Array) -> Array:
     """I - kappa C, kappa such that it stays positive definite: wrong members only shrink C."""
     top = max(float(np.linalg.eigvalsh(correlation)[-1]), const.LABEL_KAPPA / 2)
     return np.asarray(np.eye(len(correlation)) - const.LABEL_KAPPA / top * correlation)
-
-
-def _held_out(
-    data: Coordinates,
-    paired: Labels,
-    labels: Labels,
-    fold: NDArray[np.integer],
-    halves: list[Array],
-    shrinkages: Array,
-) -> list[Array]:
-    """Per fold, shrinkage and row: 1 / (1 + rank) of its class by the other fold's scatter."""
-    leading = data.leading(const.LEADING_AXES)
-    q = len(leading.deviations)
-    side = np.where(paired >= 0, fold[labels], -1)
-    scores: list[Array] = []
-    for seen in (0, 1):
-        learned = np.where(side == seen, paired, -1)
-        scatter = _blend(leading, learned, halves[seen][:q, :q])
-        asked = side == 1 - seen
-        tested, classes = leading.subset(asked), paired[asked]
-        queries = np.arange(len(classes))[:: 1 + len(classes) // const.LABEL_QUERIES]
-        ranks = [
-            _rows_before(
-                tested.embed(scatter, tested.every, shrinkage, data.n_components), classes, queries
-            )
-            for shrinkage in shrinkages
-        ]
-        scores.append(1 / (1 + np.array(ranks)))
-    return scores
-
-
-def _rows_before(rows: Array, classes: Labels, queries: Index) -> Labels:
-    """How many rows of other classes are nearer to a query than any of its own class."""
-    similarity = similarities(rows, queries)
-    own = classes[queries, None] == classes[None, :]
-    nearest = np.where(own, similarity, -2).max(axis=1)
-    return np.asarray(((similarity > nearest[:, None]) & ~own).sum(axis=1))

@@ -79,11 +79,9 @@ CROSS_CLEAR = 2  # standard errors by which the gain must differ from none
 
 # Labels: trials, mostly on Omniglot; benchmarks/labels.py has what they give
 MIN_LABELED_PAIRS, MIN_CLASSES = 20, 4  # with fewer the scatter within classes says nothing
-LABEL_SHRINKAGES = (1 / 32, 1 / 16, 1 / 8, 1 / 2, 2.0, np.inf)
-LABEL_CLEAR = 2  # standard errors by which a shrinkage is clearly better than another
+LABEL_SHRINKAGES = (1 / 64, 1 / 16, 1 / 4, 1.0)
 LABEL_KAPPA = 0.95  # as KAPPA
-LABEL_QUERIES = 1500
-LABEL_FOLDS = 10  # of labeled rows, each judged by what the others give
+LABEL_FOLDS = 5  # of labeled rows, each judged by what the others give
 LABEL_CHUNK = 20  # rows of one class that judge labels, before other classes are asked
 
 # Rounding and memory: by the arithmetic of float32 and float64, not by a benchmark

@@ -65,7 +65,7 @@ class ScatterChoice:
     infinite: the axes are the principal ones."""
     evidence: dict[float, float]
     """Per shrinkage (or ridge) tried: the rank gain over PCA; with groups, how often halves of the
-    axes agree on the nearest neighbor; with labels, the reciprocal rank of the held-out class."""
+    axes agree on the nearest neighbor; with labels, the rank gain of held-out labeled rows."""
     reason: str = ""
     """Why, in words."""
     trains: bool = True
