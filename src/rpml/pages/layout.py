@@ -30,33 +30,23 @@ def _next(state: np.uint64) -> np.uint64:
 
 
 @compiled()
-def _clip(value: float) -> float:
-    return max(-_LIMIT, min(_LIMIT, value))
-
-
-@compiled()
-def _attract(P: NDArray[np.float64], i: int, j: int, rate: float) -> None:
+def _move(P: NDArray[np.float64], i: int, j: int, rate: float, attract: bool) -> None:
+    """Move point i to point j, and j to i, or push i away from j."""
     dx, dy = P[i, 0] - P[j, 0], P[i, 1] - P[j, 1]
     square = dx * dx + dy * dy
     if square <= 0.0:
         return
-    force = -2.0 * _A * _B * square ** (_B - 1.0) / (1.0 + _A * square**_B)
-    mx, my = rate * _clip(force * dx), rate * _clip(force * dy)
+    if attract:
+        force = -2.0 * _A * _B * square ** (_B - 1.0) / (1.0 + _A * square**_B)
+    else:
+        force = 2.0 * _B / ((0.001 + square) * (1.0 + _A * square**_B))
+    mx = rate * max(-_LIMIT, min(_LIMIT, force * dx))
+    my = rate * max(-_LIMIT, min(_LIMIT, force * dy))
     P[i, 0] += mx
     P[i, 1] += my
-    P[j, 0] -= mx
-    P[j, 1] -= my
-
-
-@compiled()
-def _repel(P: NDArray[np.float64], i: int, j: int, rate: float) -> None:
-    dx, dy = P[i, 0] - P[j, 0], P[i, 1] - P[j, 1]
-    square = dx * dx + dy * dy
-    if i == j or square <= 0.0:
-        return
-    force = 2.0 * _B / ((0.001 + square) * (1.0 + _A * square**_B))
-    P[i, 0] += rate * _clip(force * dx)
-    P[i, 1] += rate * _clip(force * dy)
+    if attract:
+        P[j, 0] -= mx
+        P[j, 1] -= my
 
 
 @compiled()
@@ -80,10 +70,10 @@ def epoch(
             continue
         due[e] += period[e]
         i = heads[e]
-        _attract(P, i, tails[e], rate)
+        _move(P, i, tails[e], rate, True)
         for _ in range(N_NEGATIVES):
             state = _next(state)
-            _repel(P, i, int((state >> np.uint64(11)) % n), rate)
+            _move(P, i, int((state >> np.uint64(11)) % n), rate, False)
 
 
 Points = NDArray[np.float32]

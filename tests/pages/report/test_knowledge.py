@@ -10,7 +10,7 @@ import rpml
 from rpml.pages.explorer.answers import Answers, RequestError
 from rpml.pages.explorer.catalog import make_catalog
 from rpml.pages.items import make_items
-from rpml.pages.report.sections.knowledge import shared
+from rpml.pages.report.sections.items import shared
 from tests.cli.conftest import Run
 from tests.languages import translations
 
