@@ -7,14 +7,12 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.estimator.fitted import training_counts
 from rpml.io.container import Arrays
 from rpml.io.model_file import read_model
 from rpml.method.whitening.calibration import expected_gain
 from rpml.runtime.digest import data_digest
-from rpml.runtime.intervals import Interval
 from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
@@ -31,10 +29,17 @@ _SIMILAR = {
 def describe_model(model: RPML, path: str | PathLike[str]) -> dict[str, object]:
     """Describe the shape, settings, training and decisions of a model loaded from `path`."""
     arrays, metadata = read_model(path)
-    training = dict(metadata["training"])
-    del training["history"]
-    loss = mean_losses(model)
-    run = metadata.get("run", {})
+    training = {name: v for name, v in metadata["training"].items() if name != "history"}
+    loss, run = mean_losses(model), metadata.get("run", {})
+    labels = vars(model).get("labels_", np.empty(0, np.intp))
+    sizes = np.unique(labels[labels >= 0], return_counts=True)[1]
+    clusters = {"count": len(sizes)}
+    if len(sizes):
+        clusters |= {"largest": int(sizes.max()), "singletons": int((sizes == 1).sum())}
+    weights, quantiles = vars(model).get("triplet_weights_", np.empty(0)), {}
+    if len(weights):
+        low, middle, high = np.quantile(weights, [0.05, 0.5, 0.95]).tolist()
+        quantiles = {"mean": float(weights.mean()), "5%": low, "50%": middle, "95%": high}
     return {
         "kind": "model",
         "path": str(path),
@@ -51,9 +56,9 @@ def describe_model(model: RPML, path: str | PathLike[str]) -> dict[str, object]:
         "decisions": decisions(model),
         "training": training,
         "outcome": model.outcome_,
-        "clusters": cluster_sizes(vars(model).get("labels_", np.empty(0, np.intp))),
+        "clusters": clusters,
         "loss": {"first": loss[0], "last": loss[-1]} if loss else {},
-        "triplet_weights": quantiles(vars(model).get("triplet_weights_", np.empty(0))),
+        "triplet_weights": quantiles,
         "interrupted": bool(run.get("interrupted", False)),
         "trained_on": run.get("options", {}).get("features", "unknown"),
     }
@@ -84,9 +89,8 @@ def describe_arrays(arrays: Arrays) -> dict[str, dict[str, object]]:
 def mean_losses(model: RPML) -> list[float]:
     """Return the loss of each iteration or epoch, as the mean over triplets."""
     # the stochastic solver already reports means
-    made = vars(model)
     count = 1 if model.solver == "stochastic" else max(1, training_counts(model)["n_triplets"])
-    return [float(loss) / count for loss in made.get("history_", {}).get("loss", [])]
+    return [float(loss) / count for loss in vars(model).get("history_", {}).get("loss", [])]
 
 
 def outcome_facts(model: Embedding) -> dict[str, str]:
@@ -104,16 +108,11 @@ def outcome_facts(model: Embedding) -> dict[str, str]:
     if used or not model.n_iter_:  # which constraints a training had is not stored
         facts["knowledge used"] = " and ".join(used) or "none"
     if choice is not None and choice.gain is not None:
-        facts["expected gain over PCA"] = _gain_text(choice.gain)
+        gain = expected_gain(choice.gain.value)
+        value, low, high = (f"{100 * v:+z.1f}" for v in (gain.value, gain.low, gain.high))
+        text = f"{value} points of Recall@1 ({low} to {high})" if choice.gain.value > 0 else "none"
+        facts["expected gain over PCA"] = text
     return facts
-
-
-def _gain_text(rank_gain: Interval) -> str:
-    if rank_gain.value <= 0:
-        return "none"
-    gain = expected_gain(rank_gain.value)
-    value, low, high = (f"{100 * v:+z.1f}" for v in (gain.value, gain.low, gain.high))
-    return f"{value} points of Recall@1 ({low} to {high})"
 
 
 def result_line(model: Embedding) -> str:
@@ -180,21 +179,3 @@ def decisions(model: RPML) -> dict[str, str]:
         used = "used" if pairs.used else "ignored"
         decided["pairs"] = f"{used}, because {pairs.reason}; about {pairs.rate:.0%} are right"
     return decided
-
-
-def cluster_sizes(labels: NDArray[np.integer]) -> dict[str, int]:
-    """Return the number of clusters and of singletons, and the largest size; -1 is no cluster."""
-    sizes = np.bincount(labels[labels >= 0])
-    sizes = sizes[sizes > 0]
-    if len(sizes) == 0:
-        return {"count": 0}
-    largest, singletons = int(sizes.max()), int((sizes == 1).sum())
-    return {"count": len(sizes), "largest": largest, "singletons": singletons}
-
-
-def quantiles(values: NDArray[np.floating]) -> dict[str, float]:
-    """Return the mean and the 5%, 50% and 95% quantiles."""
-    if len(values) == 0:
-        return {}
-    low, middle, high = np.quantile(values, [0.05, 0.5, 0.95]).tolist()
-    return {"mean": float(values.mean()), "5%": low, "50%": middle, "95%": high}
