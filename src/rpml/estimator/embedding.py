@@ -13,7 +13,8 @@ from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator.description import result_line, result_table
-from rpml.estimator.fitted import MADE_IF_ASKED, forget_training, load_model, save_model
+from rpml.estimator.fitted import MADE_IF_ASKED, forget_training, rebuild_model, save_model
+from rpml.io.model_file import read_model
 from rpml.method.calibration import AxisRanges, SimilarityScale
 from rpml.method.clustering.pseudo_labels import (
     Exemplars,
@@ -392,7 +393,7 @@ class Embedding:
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
         """Load a model written by `save`; the file need not be trusted."""
-        return load_model(cls, path)
+        return rebuild_model(cls, *read_model(path), path)
 
 
 # it breaks long lists of parameters only where it knows the method

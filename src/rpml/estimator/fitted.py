@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from rpml.io.container import Arrays, write_container
-from rpml.io.model_file import FORMAT_VERSION, read_model
+from rpml.io.model_file import FORMAT_VERSION
 from rpml.method.calibration import AxisRanges, SimilarityScale
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.pseudo_labels import Exemplars
@@ -121,27 +121,24 @@ def save_model(
 ) -> None:
     """Write a fitted estimator atomically; `exemplars` and `training` as in `RPML.save`.
 
-    `run` is stored next to the model. Equal content gives equal bytes, so nothing that differs
-    between two equal runs (times, paths) should be in it.
+    Equal content gives equal bytes, so no times or paths should be in `run`.
     """
-    arrays = model_arrays(estimator, exemplars, training)
-    metadata = model_metadata(estimator, run)
+    arrays, metadata = model_arrays(estimator, exemplars, training), model_metadata(estimator, run)
     write_container(Path(path), arrays, metadata, "model", FORMAT_VERSION, overwrite)
 
 
 def model_arrays(estimator: Embedding, exemplars: bool = False, training: bool = False) -> Arrays:
-    """Return the arrays of a fitted estimator by their names in the file, floats as float32.
-
-    Without `exemplars` or `training` the whitening and the components are folded into one map,
-    unless the length of a row in between matters.
-    """
+    """Return the arrays of a fitted estimator by their names in the file, floats as float32."""
     pre, made = estimator.preprocessing_, vars(estimator)
     arrays: Arrays = {}
     if exemplars or training or (pre.unit_output and not estimator.normalize):
         arrays |= {"matrix": pre.matrix, "components": estimator.components_}
-    else:  # row by row, so that a prefix has the same bits
+    else:  # folded, the length of a row in between not mattering; a prefix has the same bits
         arrays["map"] = np.stack([pre.matrix @ row for row in estimator.components_])
-    names = LABEL_ARRAYS if training or exemplars or _labels_matter(estimator) else ()
+    # labels that cannot be made again from the rows: some were given, or all by an object
+    given = not isinstance(estimator.clustering, str | AuthorityAscentShift)
+    given |= bool(np.any(made.get("labeled_mask_", False)))
+    names = LABEL_ARRAYS if training or exemplars or given else ()
     for name in (*names, *(TRIPLET_ARRAYS if training else ())):
         if made.get(f"{name}_") is not None:
             arrays[name] = made[f"{name}_"]
@@ -160,12 +157,6 @@ def model_arrays(estimator: Embedding, exemplars: bool = False, training: bool =
         arrays |= {f"exemplar_{f}": getattr(stored, f) for f in EXEMPLAR_FIELDS}
     # the mean stays in double precision: rows may be far from the origin
     return {"mean": pre.mean} | {name: _narrow(array) for name, array in arrays.items()}
-
-
-def _labels_matter(estimator: Embedding) -> bool:
-    """Whether labels cannot be made again from the rows: some were given, or all by an object."""
-    by_name = isinstance(estimator.clustering, str | AuthorityAscentShift)
-    return not by_name or bool(np.any(vars(estimator).get("labeled_mask_", False)))
 
 
 def _narrow(array: NDArray[np.generic]) -> NDArray[np.generic]:
@@ -237,11 +228,6 @@ def _describe(value: object) -> object:
     return None if callable(value) else f"<{one_line(plain_text(value))}>"
 
 
-def load_model(cls: type[Model], path: str | PathLike[str]) -> Model:
-    """Load an estimator that `save_model` wrote; ModelFormatError if anything is wrong."""
-    return rebuild_model(cls, *read_model(path), path)
-
-
 def rebuild_model(
     cls: type[Model], arrays: Arrays, metadata: Json, path: str | PathLike[str]
 ) -> Model:
@@ -276,18 +262,14 @@ def _rebuild(cls: type[Model], arrays: Arrays, metadata: Json) -> Model:
         model.feature_names_in_ = np.array(names, dtype=object)
     ranges, quantiles = (arrays.get(name) for name in ("code_ranges", "similarity_quantiles"))
     model.code_ranges_ = None if ranges is None else AxisRanges(*ranges)
-    model.codebooks_ = _codebooks(arrays.get("codebooks"), len(model.components_))
+    model.codebooks_ = None
+    if (books := arrays.get("codebooks")) is not None:
+        if not len(books) or books.shape[2] != -(-len(model.components_) // len(books)):
+            raise ModelFormatError("its codebooks are of another size")
+        model.codebooks_ = books.astype(np.float32)
     model.similarity_scale_ = None if quantiles is None else SimilarityScale(*quantiles)
     _set_training(model, arrays, metadata["training"])
     return model
-
-
-def _codebooks(stored: NDArray[np.generic] | None, size: int) -> NDArray[np.float32] | None:
-    if stored is None:
-        return None
-    if not len(stored) or stored.shape[2] != -(-size // len(stored)):
-        raise ModelFormatError("its codebooks are of another size")
-    return stored.astype(np.float32)
 
 
 def _settings(cls: type[BaseEstimator], stored: Json) -> Json:
@@ -307,7 +289,7 @@ def _settings(cls: type[BaseEstimator], stored: Json) -> Json:
 
 
 def _supported(cls: type[BaseEstimator], stored: Json) -> Json:
-    parameters = set(cls().get_params(deep=False)) - NOT_STORED
+    parameters = cls().get_params(deep=False).keys() - NOT_STORED
     return {name: value for name, value in stored.items() if name in parameters}
 
 

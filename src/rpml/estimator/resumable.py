@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -13,13 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rpml.estimator.fitted import describe_settings, load_model, save_model
+from rpml.estimator.fitted import describe_settings, save_model
 from rpml.io.checkpoint import Checkpoint, ResumableRun, check_directory, fingerprint
-from rpml.io.container import canonical_json
 from rpml.io.features import Features
 from rpml.io.features.source import as_ids
 from rpml.io.model_file import check_model_output, read_model
-from rpml.runtime.context import Json, Progress
+from rpml.method.clustering.pseudo_labels import is_array
+from rpml.runtime.context import Json
 from rpml.runtime.digest import data_digest
 from rpml.runtime.errors import InputError, ModelFormatError
 from rpml.runtime.outputs import check_apart
@@ -114,26 +113,26 @@ class ResumableFit(ResumableRun):
             key = fingerprint(digest, settings | extra)
             if self.resume and self._is_complete(key):
                 self.discard()
-                return FitOutcome(load_model(type(model), self.path), "complete")
+                return FitOutcome(type(model).load(self.path), "complete")
             # what is there now is the best model so far of this fit
             replaces = self.overwrite or (self.resume and os.path.lexists(self.path))
             if self.resume and not self.directory.exists() and not os.path.lexists(self.path):
                 logger.info("nothing to resume in %s: starting from the beginning", self.directory)
             if self.checkpoint:
                 inputs["store"] = Checkpoint(self.directory, digest, settings, self.resume)
-            with _stops(model) as stops:
-                model.fit(data.values, **inputs)
+            model.fit(data.values, **inputs)
+            stopped = "on request" in model.message_
             if self.code_bytes is not None:
                 model.learn_codebooks(data.values, self.code_bytes)
             if data.feature_names is not None:
                 model.feature_names_in_ = as_ids(data.feature_names)
             data.check_unchanged()
             run: Json = {"command": "fit", "options": dict(self.notes), "fingerprint": key}
-            run["interrupted"] = bool(stops)
+            run["interrupted"] = stopped
             save_model(model, self.path, run, self.exemplars, self.training, replaces)
-            if not stops:
+            if not stopped:
                 self.discard()
-            return FitOutcome(model, "stopped" if stops else "fitted")
+            return FitOutcome(model, "stopped" if stopped else "fitted")
 
     def _check(self, inputs: list[str | Path | None]) -> None:
         check_model_output(self.path, self.overwrite or self.resume, inputs)
@@ -159,33 +158,11 @@ class ResumableFit(ResumableRun):
         return False
 
 
-@contextmanager
-def _stops(model: RPML) -> Iterator[list[Progress]]:
-    """Collect the progress reports at which the model's callback stopped the solver."""
-    callback, stops = model.callback, []
-
-    def report(progress: Progress) -> bool:
-        asked = bool(callback is not None and callback(progress))
-        if asked and progress.stage == "optimize":
-            stops.append(progress)
-        return asked
-
-    model.set_params(callback=report)
-    try:
-        yield stops
-    finally:
-        model.set_params(callback=callback)
-
-
 def _digest(model: RPML, X: ArrayLike, inputs: Mapping[str, object]) -> str:
     """Return a hash of the rows and of all other inputs."""
-    fit_inputs = {name: value for name, value in inputs.items() if name != "cluster"}
-    if not (isinstance(model.clustering, str) or hasattr(model.clustering, "fit_predict")):
-        fit_inputs["clustering"] = model.clustering
-    names = sorted(name for name, value in fit_inputs.items() if value is not None)
-    plain = [name if name != "conflicts" else fit_inputs[name] for name in names]
-    arrays = [np.asarray(fit_inputs[name]) for name in names if name != "conflicts"]
-    about = data_digest(np.frombuffer(canonical_json(plain).encode(), np.uint8), *arrays)
-    if hasattr(X, "digest"):  # rows on a cluster
-        return f"{X.digest()}{about}"
-    return data_digest(np.asanyarray(X)) + about
+    known = {name: v for name, v in inputs.items() if name != "cluster" and v is not None}
+    if is_array(model.clustering):
+        known["clustering"] = model.clustering
+    values = [v if isinstance(v, str) else np.asarray(v) for _, v in sorted(known.items())]
+    rows: str = X.digest() if hasattr(X, "digest") else data_digest(np.asanyarray(X))
+    return rows + data_digest(*sorted(known), *values)
