@@ -78,7 +78,7 @@ def test_neighbors_are_those_asked_for(settings):
     X, _ = blobs()
     context = Context(store=MemoryStore())
     for k, rows in ((settings["n_neighbors"], X), (30, X), (30, X[:100])):
-        stages = Stages(RPML(n_neighbors=k)._settings(), context)
+        stages = Stages(RPML(n_neighbors=k), context)
         found = stages.neighbors(rows, FitInputs(no_groups(len(rows))))
         expected = nearest_neighbors(rows, k, metric="cosine")
         np.testing.assert_array_equal(found.indices, expected.indices)
@@ -276,7 +276,7 @@ def test_triplets_of_given_classes_and_comparisons_have_weight_1():
     given = FitInputs(no_groups(len(X)), gather(known, len(X), comparisons=[[1, 9, 2]]))
     labels = np.where(known >= 0, known, 100 + y)
     for weight in ("concat", "bilinear"):
-        settings = RPML(4, weight=weight, weight_ridge=None)._settings()
+        settings = RPML(4, weight=weight, weight_ridge=None)
         problem = Stages(settings, Context()).objective(X, None, labels, given)
         theta = 50 * np.ones(20) if weight == "concat" else 5 * np.ones((10, 4))
         problem.move_to(np.eye(10, 4), theta)

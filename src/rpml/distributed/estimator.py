@@ -163,8 +163,8 @@ class DaskRPML(LazyEmbedding, RPML):
         self, rows: PartitionedRows, inputs: FitInputs, context: Context, cluster: Cluster
     ) -> None:
         """Learn from the moments of all rows and a sample of them."""
-        settings, (n, d) = self._settings(), rows.shape
-        wanted = rows_needed(inputs, settings, self.subsample, context)
+        n, d = rows.shape
+        wanted = rows_needed(inputs, self, context)
         values, moments = gather_rows(cluster, rows, wanted, self.normalize_input, context)
         as_they_are = self.normalize_input or self.whiten is None
         scale = divisor(common_scale(values) if as_they_are else moments.scale, as_they_are)
@@ -173,9 +173,9 @@ class DaskRPML(LazyEmbedding, RPML):
         inputs = inputs.divided(scale)
         with using_jobs(self.n_jobs):
             inputs = replace(
-                inputs, whitening=choose_whitening(sample, inputs, settings, context, spectrum)
+                inputs, whitening=choose_whitening(sample, inputs, self, context, spectrum)
             )
-            result = learn_in_memory(sample, inputs, settings, context, self.subsample)
+            result = learn_in_memory(sample, inputs, self, context)
         self.n_features_in_ = d
         given = SampledRows(values, wanted, (n, d))
         set_fitted(self, result.of_rows_times(scale), n, given.__getitem__)
@@ -192,11 +192,9 @@ class DaskRPML(LazyEmbedding, RPML):
         return local
 
 
-def rows_needed(
-    inputs: FitInputs, settings: FitSettings, subsample: int | None, context: Context
-) -> NDArray[np.intp]:
+def rows_needed(inputs: FitInputs, settings: FitSettings, context: Context) -> NDArray[np.intp]:
     """Return the rows that a fit of a sample reads: the sample, and that of the whitening."""
-    rows = inputs.sample(subsample, context.rng("subsample"))
+    rows = inputs.sample(settings.subsample, context.rng("subsample"))
     assert rows is not None
     if not isinstance(settings.whiten, str):
         return rows

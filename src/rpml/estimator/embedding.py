@@ -26,6 +26,7 @@ from rpml.method.codes import CODEBOOK_ROWS, Codec, learn_codebooks, make_codec
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.knowledge.suggest import Candidates, rank_candidates
+from rpml.method.settings import FitSettings
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.method.whitening.scatter_choice import ScatterChoice
 from rpml.runtime.rows import (
@@ -43,7 +44,7 @@ from rpml.runtime.wording import counted
 OLDER = ", being from an older rpml: fit it again."
 
 
-class Embedding:
+class Embedding(FitSettings):
     """Base of the estimators.
 
     A separate class, because scikit-learn would name the output columns of a `transform` that a
@@ -74,13 +75,6 @@ class Embedding:
     code_ranges_: AxisRanges | None
     codebooks_: NDArray[np.float32] | None = None
     similarity_scale_: SimilarityScale | None
-    whiten: float | str | None
-    clustering: object
-    n_neighbors: int
-    normalize: bool
-    n_jobs: int | None
-    weight: str
-    solver: str
     n_features_in_: int
     feature_names_in_: NDArray[np.object_]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -19,18 +18,16 @@ from rpml.estimator.knowledge import CONSTRAINTS, fit_inputs
 from rpml.io.checkpoint import Checkpoint
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.pipeline import learn_in_memory
-from rpml.method.settings import FitSettings, search_memory
+from rpml.method.settings import search_memory
 from rpml.method.update import update
 from rpml.runtime.context import (
     WORKING_MEMORY,
     Context,
     Json,
     PrintedProgress,
-    Progress,
 )
 from rpml.runtime.rows import (
     Labels,
-    RandomState,
     check_rows,
     check_varied,
     float_dtype,
@@ -167,71 +164,6 @@ class RPML(
 
     _parameter_constraints: ClassVar[dict[str, list[object]]] = CONSTRAINTS
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        weight: str = "concat",
-        solver: str = "cg",
-        training: str = "auto",
-        alpha: float = 45.0,
-        clustering: object = "aas",
-        n_neighbors: int = 50,
-        triplets_per_anchor: int = 4,
-        max_triplets: int = 400_000,
-        sampler: str = "uniform",
-        init: object = "pca",
-        normalize_input: bool = True,
-        whiten: float | str | None = "auto",
-        weight_ridge: float | None = 0.01,
-        max_iter: int = 100,
-        tol: float = 1e-5,
-        learning_rate: float = 1.0,
-        batch_size: int = 960,
-        n_epochs: int = 3,
-        batch_steps: int = 3,
-        average: bool = True,
-        mining: str = "all",
-        normalize: bool = True,
-        use_labels: bool = False,
-        subsample: int | None = 20_000,
-        memory_limit: int | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callback: Callable[[Progress], object] | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_components = n_components
-        self.weight = weight
-        self.solver = solver
-        self.training = training
-        self.alpha = alpha
-        self.clustering = clustering
-        self.n_neighbors = n_neighbors
-        self.triplets_per_anchor = triplets_per_anchor
-        self.max_triplets = max_triplets
-        self.sampler = sampler
-        self.init = init
-        self.normalize_input = normalize_input
-        self.whiten = whiten
-        self.weight_ridge = weight_ridge
-        self.max_iter = max_iter
-        self.tol = tol
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.n_epochs = n_epochs
-        self.batch_steps = batch_steps
-        self.average = average
-        self.mining = mining
-        self.normalize = normalize
-        self.use_labels = use_labels
-        self.subsample = subsample
-        self.memory_limit = memory_limit
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callback = callback
-        self.random_state = random_state
-
     @classmethod
     def paper(
         cls,
@@ -329,7 +261,7 @@ class RPML(
         rows, scale = to_common_scale(X, self.normalize_input or self.whiten is None)
         inputs = inputs.divided(scale)
         with using_jobs(self.n_jobs):
-            result = learn_in_memory(rows, inputs, self._settings(), context, self.subsample)
+            result = learn_in_memory(rows, inputs, self, context)
         set_fitted(self, result.of_rows_times(scale), n, lambda some: X[some].astype(dtype))
         calibrate(self, result.sample)
         warn_of_training(self)
@@ -370,8 +302,8 @@ class RPML(
         X_new = check_rows(self, X_new, reset=False)
         X_old = None if X_old is None else check_rows(self, X_old, reset=False)
         check_scalar(max_iter, "max_iter", Integral, min_val=0)
-        settings = replace(self._settings(), n_components=len(self.components_), max_iter=max_iter)
-        settings = replace(settings, n_epochs=min(self.n_epochs, max_iter))
+        settings = replace(self, n_components=len(self.components_), max_iter=max_iter)
+        settings.n_epochs = min(self.n_epochs, max_iter)
         with using_jobs(self.n_jobs):
             result, X, drift = update(self, known, X_new, X_old, settings, self._context())
         set_fitted(self, result, len(X_new), X.__getitem__, drift)
@@ -382,9 +314,6 @@ class RPML(
         report = self.callback or (lambda progress: None)
         report = PrintedProgress(int(self.verbose), report) if self.verbose else report
         return Context(seed, report, store, blocks)
-
-    def _settings(self) -> FitSettings:
-        return FitSettings(**{f.name: getattr(self, f.name) for f in fields(FitSettings)})
 
     @property
     def _n_features_out(self) -> int:

@@ -41,6 +41,7 @@ from rpml.method.solver.training import (
 )
 from rpml.method.triplets.sampling import SAMPLERS, parted_triplets, sample_triplets, uniform
 from rpml.method.whitening.choice import Whitening, choose_whitening
+from rpml.method.whitening.constants import DEFAULT_COMPONENTS
 from rpml.method.whitening.groups import Groups, group_means, no_groups, representatives
 from rpml.method.whitening.neighborhoods import shrinkage_share
 from rpml.runtime.context import Context, LoopState, Progress
@@ -50,15 +51,11 @@ from rpml.runtime.threads import single_blas_thread
 
 @single_blas_thread()
 def learn_in_memory(
-    X: Array,
-    inputs: FitInputs,
-    settings: FitSettings,
-    context: Context,
-    subsample: int | None = None,
+    X: Array, inputs: FitInputs, settings: FitSettings, context: Context
 ) -> FitResult:
     """Learn an embedding of the rows of X; if more than `subsample`, only whiten with all rows."""
     stages = Stages(settings, context)
-    rows = inputs.sample(subsample, context.rng("subsample"))
+    rows = inputs.sample(settings.subsample, context.rng("subsample"))
     if rows is None:
         return learn_embedding(stages, X, inputs)
     if is_array(settings.clustering):
@@ -80,7 +77,7 @@ def learn_embedding(stages: Stages, X: Array, inputs: FitInputs) -> FitResult:
     whitening = inputs.whitening or stages.whiten(X, inputs)
     sampled, vectors = stages.sample(X)
     sample = whitening.preprocessing.apply(vectors)
-    trains = stages.settings.trains(whitening, inputs)
+    trains = stages.trains(whitening, inputs)
     L, message = stages.leading_axes(whitening), NOT_TRAINED if whitening.choice else NO_EVIDENCE
     if not trains and inputs.supervision is None:
         return FitResult(whitening, L, sampled, sample @ L.astype(sample.dtype), message)
@@ -131,6 +128,21 @@ class Stages:
         """Choose the whitening."""
         with self.context.reporting("whiten"):
             return choose_whitening(X, inputs, self.settings, self.context)
+
+    def trains(self, whitening: Whitening, inputs: FitInputs) -> bool:
+        """Whether to train on triplets: if set, if there are new constraints, or by evidence.
+
+        Rows that are not whitened have no axes in order to fall back to. Labels alone are no
+        reason: on most data sets training with them was worse on classes that have none.
+        """
+        settings, known, choice = self.settings, inputs.supervision, whitening.choice
+        if settings.training == "always" or settings.whiten is None:
+            return True
+        if is_array(settings.clustering) or (choice is not None and choice.trains):
+            return True
+        if known is None or inputs.continues:
+            return False
+        return choice is None or known.has_constraints
 
     def neighbors(self, Z: Array, inputs: FitInputs) -> Neighbors | None:
         """Find the k-NN graph of the rows, or of one mean per group; None if AAS is not used."""
@@ -232,13 +244,14 @@ class Stages:
         batches = Batches(problem.X, labels, inputs.labeled_mask, given, settings)
         start, applied = self.start(problem.X, whitening), whitening.preprocessing
         plain = replace(settings, clustering=None, init=None)  # labels and start have these
+        plain = replace(plain, callback=None, verbose=0, n_jobs=None)  # change no result
         key = context.key(applied.mean, applied.matrix, whitening.choice, labels, *start, plain)
         return solve(problem, batches, start, settings, context, key)
 
     def leading_axes(self, whitening: Whitening) -> Array:
         """Return L of a fit that is not trained: the leading axes, or the user's."""
         p, init = whitening.preprocessing.matrix.shape[1], self.settings.init
-        l = self.settings.size(p)
+        l = self.settings.n_components or min(DEFAULT_COMPONENTS, p)
         return np.eye(p, l) if isinstance(init, str) else given_subspace(init, p, l)
 
     def start(self, Z: Array, whitening: Whitening) -> Start:

@@ -1,73 +1,65 @@
-"""The settings, inputs and result of a fit, frozen."""
+"""The settings, inputs and result of a fit, and the memory it takes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.clustering.pseudo_labels import Exemplars, is_array
+from rpml.method.clustering.pseudo_labels import Exemplars
 from rpml.method.knowledge.constraints import Supervision
 from rpml.method.solver.conjugate_gradient import OptimizeResult
 from rpml.method.whitening.choice import Whitening
-from rpml.method.whitening.constants import SCATTER_ROWS
+from rpml.method.whitening.constants import DEFAULT_COMPONENTS, SCATTER_ROWS
 from rpml.method.whitening.groups import Groups, drop_singles, sample_rows
 from rpml.method.whitening.neighborhoods import n_leading_axes
 from rpml.method.whitening.nuisance import Nuisance
-from rpml.runtime.context import WORKING_MEMORY
-from rpml.runtime.rows import Array, Labels, divided
+from rpml.runtime.context import WORKING_MEMORY, Progress
+from rpml.runtime.rows import Array, Labels, RandomState, divided
 from rpml.runtime.threads import SUM_CHUNKS, thread_count
 
-DEFAULT_COMPONENTS = 128
 BASE_MEMORY = 300 * 2**20  # the interpreter with numpy, scipy, scikit-learn and compiled kernels
 MIN_BLOCKS = 16 * 2**20  # bytes
 
 
-@dataclass(frozen=True)
+@dataclass(repr=False, eq=False)
 class FitSettings:
-    """All settings of a fit; see the parameters of `rpml.RPML`."""
+    """The parameters of `rpml.RPML`, which is its own settings: there they are explained."""
 
-    n_components: int | None
-    weight: str
-    solver: str
-    training: str
-    alpha: float
-    clustering: object
-    n_neighbors: int
-    triplets_per_anchor: int
-    max_triplets: int
-    sampler: str
-    init: object
-    normalize_input: bool
-    whiten: float | str | None
-    weight_ridge: float | None
-    max_iter: int
-    tol: float
-    learning_rate: float
-    batch_size: int
-    n_epochs: int
-    batch_steps: int
-    average: bool
-    mining: str
-
-    def trains(self, whitening: Whitening, inputs: FitInputs) -> bool:
-        """Whether to train on triplets: if set, if there are new constraints, or by evidence.
-
-        Rows that are not whitened have no axes in order to fall back to. Labels alone are no
-        reason: on most data sets training with them was worse on classes that have none.
-        """
-        if self.training == "always" or self.whiten is None or is_array(self.clustering):
-            return True
-        known, choice = inputs.supervision, whitening.choice
-        if known is not None and not inputs.continues and (choice is None or known.has_constraints):
-            return True
-        return choice is not None and choice.trains
-
-    def size(self, n_axes: int) -> int:
-        """Return the number of components for rows of `n_axes` dimensions."""
-        return self.n_components or min(DEFAULT_COMPONENTS, n_axes)
+    n_components: int | None = None
+    _: KW_ONLY
+    weight: str = "concat"
+    solver: str = "cg"
+    training: str = "auto"
+    alpha: float = 45.0
+    clustering: object = "aas"
+    n_neighbors: int = 50
+    triplets_per_anchor: int = 4
+    max_triplets: int = 400_000
+    sampler: str = "uniform"
+    init: object = "pca"
+    normalize_input: bool = True
+    whiten: float | str | None = "auto"
+    weight_ridge: float | None = 0.01
+    max_iter: int = 100
+    tol: float = 1e-5
+    learning_rate: float = 1.0
+    batch_size: int = 960
+    n_epochs: int = 3
+    batch_steps: int = 3
+    average: bool = True
+    mining: str = "all"
+    normalize: bool = True
+    use_labels: bool = False
+    subsample: int | None = 20_000
+    memory_limit: int | None = None
+    n_jobs: int | None = None
+    verbose: int = 0
+    callback: Callable[[Progress], object] | None = None
+    random_state: RandomState = None
 
 
 @dataclass(frozen=True)
@@ -200,11 +192,10 @@ class FitResult:
         return replace(result, training=training, message=message)
 
 
-def fit_memory(settings: Any, n: int, like: Array, mapped: bool) -> tuple[int, int]:
+def fit_memory(settings: FitSettings, n: int, like: Array, mapped: bool) -> tuple[int, int]:
     """Return the peak bytes of a fit of n rows, without and with the blocks of the search.
 
-    `settings` has the parameters of `rpml.RPML`, `like` the width and dtype of the rows; if they
-    are memory-mapped, they take no memory of their own.
+    `like` has the width and dtype of the rows; mapped ones take no memory of their own.
     """
     d, number, n_read = like.shape[1], max(4, like.dtype.itemsize), n
     n = min(n, settings.subsample or n)
@@ -222,7 +213,7 @@ def fit_memory(settings: Any, n: int, like: Array, mapped: bool) -> tuple[int, i
     return held, held + min(WORKING_MEMORY // 2, 17 * n * d)  # less for few rows
 
 
-def search_memory(settings: Any, n: int, like: Array, mapped: bool) -> int:
+def search_memory(settings: FitSettings, n: int, like: Array, mapped: bool) -> int:
     """Return the bytes for the search's blocks; ValueError if `memory_limit` is too little."""
     if (limit := settings.memory_limit) is None:
         return WORKING_MEMORY

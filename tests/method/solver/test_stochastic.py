@@ -12,7 +12,7 @@ from rpml.method.solver.conjugate_gradient import SolverState, random_subspace
 from rpml.method.solver.training import TRIPLETS_PER_ROW, Batches, run_epochs
 from tests.problems import ALL_WEIGHTS, blobs
 
-PLAIN = RPML(weight_ridge=None)._settings()
+PLAIN = RPML(weight_ridge=None)
 
 
 def start(weight="concat", d=20, l=4, seed=0):
@@ -31,7 +31,7 @@ def test_improves_on_a_random_start(weight):
     X, y = blobs(spread=0.8)
     begin = start(weight)
     before = recall_at_k(X @ begin.L, y, ks=(1,))[1]
-    settings = RPML(weight=weight)._settings()
+    settings = RPML(weight=weight)
     result = stochastic_gradient(X, y, begin, settings, 4, seed=1)
     after = recall_at_k(X @ result.L, y, ks=(1,))[1]
     assert after > before + 0.05
@@ -60,7 +60,7 @@ def test_an_epoch_can_be_continued_exactly():
 
 def test_the_triplets_of_a_batch_are_limited():
     X, y = blobs()
-    settings = RPML(weight_ridge=None, batch_size=60)._settings()
+    settings = RPML(weight_ridge=None, batch_size=60)
     result = stochastic_gradient(X, y, start(), settings, 1, seed=0)
     batches = -(-len(X) // 60) + 2
     assert 0 < result.history["n_triplets"][0] <= 60 * TRIPLETS_PER_ROW * batches

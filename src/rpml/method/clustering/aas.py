@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Integral, Real
 from typing import ClassVar
@@ -23,6 +24,7 @@ _COUNT = Interval(Integral, 1, None, closed="left")
 _POSITIVE = Interval(Real, 0, None, closed="neither")
 
 
+@dataclass(repr=False, eq=False)
 class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Authority Ascent Shift: clusters from an ascent on a random walk's authority.
 
@@ -119,28 +121,16 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         "method": [StrOptions({"auto", "exact", "ann"})],
     }
 
-    def __init__(
-        self,
-        n_neighbors: int = 50,
-        gamma: float = 1e2,
-        epsilon: float | str = "auto",
-        *,
-        metric: str = "euclidean",
-        affinity: str = "gaussian",
-        merge: str | None = "average",
-        n_clusters: int | None = None,
-        min_cluster_size: int = 5,
-        method: str = "auto",
-    ) -> None:
-        self.n_neighbors = n_neighbors
-        self.gamma = gamma
-        self.epsilon = epsilon
-        self.metric = metric
-        self.affinity = affinity
-        self.merge = merge
-        self.n_clusters = n_clusters
-        self.min_cluster_size = min_cluster_size
-        self.method = method
+    n_neighbors: int = 50
+    gamma: float = 1e2
+    epsilon: float | str = "auto"
+    _: KW_ONLY
+    metric: str = "euclidean"
+    affinity: str = "gaussian"
+    merge: str | None = "average"
+    n_clusters: int | None = None
+    min_cluster_size: int = 5
+    method: str = "auto"
 
     def fit(self, X: ArrayLike | Neighbors, y: object = None) -> AuthorityAscentShift:
         """Find the modes of X.

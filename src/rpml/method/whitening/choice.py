@@ -102,7 +102,7 @@ def size_within(spectrum: Spectrum, shape: tuple[int, int], settings: FitSetting
         if settings.normalize_input:
             what = "are all the same after scaling to unit norm: set normalize_input=False."
         raise ValueError(f"The rows of X (n_features={shape[1]}) {what}")
-    size = settings.size(available)
+    size = settings.n_components or min(const.DEFAULT_COMPONENTS, available)
     if available < size:
         raise ValueError(
             f"n_components={size} is more than the {counted(available, 'direction')} in which "

@@ -6,6 +6,8 @@ FOLDER`; "trials" had no committed command; docs/decisions has what they showed.
 
 import numpy as np
 
+DEFAULT_COMPONENTS = 128  # or fewer if the rows vary in fewer directions
+
 # Scatter within neighborhoods: trials (docs/decisions/whitening.md, "Other neighborhoods")
 NEIGHBORS = 3
 SCATTER_ROWS = 20_000  # a sample of the rows is enough for a q x q matrix
