@@ -74,8 +74,7 @@ def images() -> list[str]:
     titles = {
         "plain loop": "one image at a time, default onnxruntime session",
         "plain loop, fast operators": "the same with the slow operators replaced",
-        "engine, batch 1": "`rpml features`, one image per call",
-        "engine, batch 8": "`rpml features`, up to 8 images per call",
+        "engine, batch 1": "`rpml features`",
     }
     lines = ["| images per second | one scale | three scales |", "|---|---:|---:|"]
     for name, title in titles.items():

@@ -39,7 +39,7 @@ from rpml.vision.resumable import learn_region_whitening
 from tests.vision.test_pooling import literal_rmac
 
 FILES = [ImageFile(str(i), Path(str(i))) for i in range(40)]
-TWO = Execution(workers=2, batch=4)
+TWO = Execution(workers=2)
 
 
 def tiles_of(file: ImageFile) -> list[np.ndarray]:
@@ -55,10 +55,9 @@ def first_values(batch: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("batch", [1, 4])
-def test_results_are_complete_and_in_order(workers: int, batch: int) -> None:
+def test_results_are_complete_and_in_order(workers: int) -> None:
     done: list[int] = []
-    execution = Execution(workers, batch)
+    execution = Execution(workers)
     found, failures = describe_images(FILES, tiles_of, first_values, execution, done.append)
     good = [i for i in range(40) if i % 10 != 9]
     assert list(found) == good
@@ -69,7 +68,7 @@ def test_results_are_complete_and_in_order(workers: int, batch: int) -> None:
     assert sum(done) == 40
 
 
-def test_equal_shapes_share_batches() -> None:
+def test_tiles_of_equal_shape_share_a_call() -> None:
     sizes: list[int] = []
     lock = threading.Lock()
 
@@ -79,12 +78,10 @@ def test_equal_shapes_share_batches() -> None:
         return first_values(batch)
 
     describe_images(FILES, tiles_of, describe, TWO)
-    assert max(sizes) == 4
-    assert sum(sizes) == 2 * 36
-    assert len(sizes) <= 2 * 36 // 4 + 3
+    assert sizes == [2] * 36
 
 
-def test_a_network_that_fails_on_one_tile_spares_the_others_of_its_batch() -> None:
+def test_a_network_that_fails_on_one_image_spares_the_others() -> None:
     def describe(batch: np.ndarray) -> np.ndarray:
         if (batch == 3).any():
             raise RuntimeError("no threes\nplease")
@@ -103,7 +100,7 @@ def test_a_network_that_fails_on_one_tile_spares_the_others_of_its_batch() -> No
 
 def test_strict_stops_at_the_first_failure() -> None:
     with pytest.raises(InputError, match="9: it ends in nine"):
-        describe_images(FILES, tiles_of, first_values, Execution(2, 4, strict=True))
+        describe_images(FILES, tiles_of, first_values, Execution(2, strict=True))
 
 
 def test_running_out_of_memory_on_one_image_is_a_failure_of_that_image() -> None:
@@ -163,7 +160,7 @@ def test_extraction_equals_a_plain_loop(photos: Path, network: Path) -> None:
     assert np.allclose(found.values, plain_loop(files, backbone, SMALL.scales), atol=1e-5)
 
 
-@pytest.mark.parametrize("execution", [Execution(1, 1), Execution(3, 16), Execution(2, 4, 2)])
+@pytest.mark.parametrize("execution", [Execution(1), Execution(3), Execution(2, 2)])
 def test_threads_and_batches_do_not_matter(
     photos: Path, network: Path, execution: Execution
 ) -> None:

@@ -29,7 +29,6 @@ from rpml.vision.extract import (
 from rpml.vision.images import MAX_PIXELS, ImageError, ImageFile, Views, as_array, load_rgb
 
 _PART = 64  # images per file
-_BATCH = 8
 _SCHEMA = Schema({}, {"failures": [[str]]})
 _LARGEST = float(np.finfo(np.float16).max)
 
@@ -99,7 +98,7 @@ def _activations(
     """Return the activations (image, view, ...) of files, zero for those that failed."""
     workers = thread_count()
     torch.set_num_threads(1)  # one batch per core is faster than one batch on all cores
-    execution = Execution(workers, _BATCH)
+    execution = Execution(workers)
     described, failures = describe_images(files, image_spec.tiles, network.trunk_maps, execution)
     torch.set_num_threads(workers)
     # float16 rounds by 0.1%, less than the difference between views

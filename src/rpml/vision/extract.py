@@ -1,16 +1,15 @@
 """Descriptors of images, computed in parts so that an interrupted run can resume.
 
-Decoding and inference have a pool of threads each; images of equal shape share a batch.
+One thread per image, as many as cores: nothing waits for the slowest part of a layer.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -38,7 +37,6 @@ from rpml.vision.pooling import Pooling, whitening_digest
 
 SCALES = (512, 362, 256)
 Tile = NDArray[np.uint8]
-IndexedTile = tuple[int, int, Tile]  # position of its file, its number within the file
 Features = NDArray[np.floating]
 Failure = tuple[str, str]  # the id of an image that was skipped, and why
 Item = TypeVar("Item")
@@ -47,12 +45,10 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Execution:
-    """Threads and batches; the descriptors depend on them only by rounding."""
+    """Threads and parts, on which the descriptors do not depend."""
 
     workers: int | None = None
-    """Batches processed in parallel; None means one per core."""
-    batch: int = 4
-    """Images of equal shape per call of the network."""
+    """Images processed in parallel; None means one per core."""
     part: int = 50
     """Images per part; an interrupted run loses at most one part."""
     strict: bool = False
@@ -71,57 +67,55 @@ def describe_images(
     execution: Execution,
     done: Callable[[int], None] = lambda count: None,
 ) -> tuple[dict[int, list[Features]], list[Failure]]:
-    """Run `prepare` on files and `describe` on batches of the tiles that it returns.
+    """Run `prepare` on files and `describe` on the tiles that it returns, a file per thread.
 
     `prepare` returns the tiles of a file, arrays of shape (height, width, 3), one per view and
-    scale. `describe` maps a batch (n, height, width, 3) to features; both are called from several
-    threads. `done` is called with the number of newly finished images. Returns the features of the
-    tiles by position in `files`, and the skipped images in order.
+    scale. `describe` maps a batch (n, height, width, 3) to features. `done` is called with the
+    number of newly finished images. Returns the features of the tiles by position in `files`, and
+    the skipped images.
     """
-    failed: dict[int, str] = {}
-    missing: dict[int, int] = {}  # outstanding tiles per file
-    described: dict[int, dict[int, Features]] = defaultdict(dict)
+
+    def work(file: ImageFile) -> list[Features] | str:
+        try:
+            return _describe_tiles(prepare(file), describe)
+        except (ImageError, MemoryError) as error:
+            return str(error) or "not enough memory for it"
+
+    found: dict[int, list[Features]] = {}
+    failures: list[Failure] = []
     workers, _ = execution.threads()
-    decoders = ThreadPoolExecutor(workers, "rpml-decode")
-    runners = ThreadPoolExecutor(workers, "rpml-infer")
-
-    def fail(index: int, reason: str) -> None:
-        if execution.strict:
-            raise InputError(f"{files[index].path}: {reason}")
-        failed.setdefault(index, reason)
-
-    def tiles() -> Iterator[IndexedTile]:
-        for index, decoded in enumerate(run_ahead(decoders, prepare, files, 4 * workers)):
-            try:
-                made = decoded.result()
-            except (ImageError, MemoryError) as error:
-                fail(index, str(error) or "not enough memory for it")
-                done(1)
-                continue
-            missing[index] = len(made)
-            yield from ((index, number, tile) for number, tile in enumerate(made))
-
+    pool = ThreadPoolExecutor(workers, "rpml-images")
     try:
-        batches = _by_shape(tiles(), execution.batch)
-        run = partial(_describe_batch, describe)
-        for batch in run_ahead(runners, run, batches, 2 * workers):
-            for index, number, value in batch.result():
-                if isinstance(value, str):
-                    fail(index, value)
-                else:
-                    described[index][number] = value
-                missing[index] -= 1
-                if missing[index] == 0:
-                    done(1)
+        for index, result in enumerate(run_ahead(pool, work, files, 2 * workers)):
+            features = result.result()
+            if not isinstance(features, str):
+                found[index] = features
+            elif execution.strict:
+                raise InputError(f"{files[index].path}: {features}")
+            else:
+                failures.append((files[index].id, features))
+            done(1)
     finally:
-        for pool in (decoders, runners):
-            pool.shutdown(wait=True, cancel_futures=True)
-    by_index = {
-        index: [described[index][number] for number in sorted(described[index])]
-        for index in sorted(described)
-        if index not in failed
-    }
-    return by_index, [(files[i].id, failed[i]) for i in sorted(failed)]
+        pool.shutdown(wait=True, cancel_futures=True)
+    return found, failures
+
+
+def _describe_tiles(
+    tiles: Sequence[Tile], describe: Callable[[NDArray[np.uint8]], Features]
+) -> list[Features] | str:
+    """Describe the tiles of a file, those of equal shape together; the reason if that fails."""
+    features: dict[int, Features] = {}
+    for height, width, _ in dict.fromkeys(tile.shape for tile in tiles):
+        same = [i for i, tile in enumerate(tiles) if tile.shape[:2] == (height, width)]
+        try:
+            values = describe(np.stack([tiles[i] for i in same]))
+        except Exception as error:  # onnxruntime's exceptions share no public base
+            reason = one_line(error)[:200]
+            return f"the backbone failed on it at {width} x {height} pixels: {reason}"
+        if not np.isfinite(values).all():
+            return "the backbone gave NaN for it"
+        features.update(zip(same, values, strict=True))
+    return [features[i] for i in range(len(tiles))]
 
 
 def run_ahead(
@@ -134,37 +128,6 @@ def run_ahead(
         if len(waiting) >= limit:
             yield waiting.popleft()
     yield from waiting
-
-
-def _by_shape(tiles: Iterable[IndexedTile], size: int) -> Iterator[list[IndexedTile]]:
-    """Yield batches of `size` tiles of equal shape, smaller ones at the end."""
-    waiting: dict[tuple[int, ...], list[IndexedTile]] = defaultdict(list)
-    for tile in tiles:
-        shape = tile[2].shape
-        waiting[shape].append(tile)
-        if len(waiting[shape]) >= size:
-            yield waiting.pop(shape)
-    for shape in sorted(waiting):
-        yield waiting[shape]
-
-
-def _describe_batch(
-    describe: Callable[[NDArray[np.uint8]], Features], batch: Sequence[IndexedTile]
-) -> list[tuple[int, int, Features | str]]:
-    """Describe a batch; if the network fails, each tile alone; a failed tile has a reason."""
-    try:
-        features = describe(np.stack([tile for _, _, tile in batch]))
-    except Exception as error:  # onnxruntime's exceptions share no public base
-        if len(batch) > 1:
-            return [result for one in batch for result in _describe_batch(describe, [one])]
-        (index, number, tile) = batch[0]
-        reason = one_line(error)[:200]
-        size = f"{tile.shape[1]} x {tile.shape[0]}"
-        return [(index, number, f"the backbone failed on it at {size} pixels: {reason}")]
-    return [
-        (index, number, value if np.isfinite(value).all() else "the backbone gave NaN for it")
-        for (index, number, _), value in zip(batch, features, strict=True)
-    ]
 
 
 @dataclass(frozen=True)
@@ -212,7 +175,6 @@ class Job:
             **self.recipe.settings(),
             "backbone": self.backbone.fingerprint(),
             "part": self.execution.part,
-            "batch": self.execution.batch,
         }
 
     def with_region_whitening(self, learned: Preprocessing) -> Job:

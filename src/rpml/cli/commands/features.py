@@ -60,7 +60,6 @@ def run(
         "Write NAME.labels.csv: each image's folder.", "--folder-labels"
     ),
     workers: int | None = opt.PARALLEL,
-    batch: int = opt.number("Images of equal shape per batch.", default=4),
     max_pixels: int = opt.number("Skip images with more pixels.", default=100_000_000),
     strict: bool = opt.flag("Stop at the first image that cannot be used.", "--strict"),
     resume: bool = opt.RESUME,
@@ -90,7 +89,7 @@ def run(
         average_views=average_views,
         max_pixels=max_pixels,
     )
-    execution = Execution(workers, batch, strict=strict)
+    execution = Execution(workers, strict=strict)
     extraction = ResumableExtraction(output, resume, force)
     extraction.check([images, backbone, descriptor.sidecar])
     files = find_images(images)
