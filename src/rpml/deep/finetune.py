@@ -146,7 +146,7 @@ class ResumableFinetuning(ResumableRun):
             )
         check_output(self.path, self.overwrite or self.resume)
 
-    def _check(self, inputs: list[str | Path | None]) -> None:
+    def check(self, inputs: Sequence[str | Path | None] = ()) -> None:
         check_apart([self.path, self.directory], inputs)
         check_output(self.path, self.overwrite)
         check_no_sidecar(self.path)

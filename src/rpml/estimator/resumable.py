@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -134,7 +134,7 @@ class ResumableFit(ResumableRun):
                 self.discard()
             return FitOutcome(model, "stopped" if stopped else "fitted")
 
-    def _check(self, inputs: list[str | Path | None]) -> None:
+    def check(self, inputs: Sequence[str | Path | None] = ()) -> None:
         check_model_output(self.path, self.overwrite or self.resume, inputs)
         if self.checkpoint:
             check_apart([self.directory], inputs)

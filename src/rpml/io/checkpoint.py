@@ -5,7 +5,7 @@ import json
 import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,6 @@ from rpml.runtime.files import leftovers, locked
 from rpml.runtime.schema import Schema
 
 logger = logging.getLogger(__name__)
-Inputs = Iterable[str | Path | None]
 
 _VERSION = 3  # every stage stores the run that it is of
 _STAGE = Schema({}, {"run": {"rpml_version": str, "data": str, "settings": {}}, "metadata": {}})
@@ -185,25 +184,22 @@ class ResumableRun(ABC):
         target = Path(self.path)
         return target.with_name(target.name + self._suffix)
 
-    def check(self, inputs: Inputs = ()) -> None:
+    @abstractmethod
+    def check(self, inputs: Sequence[str | Path | None] = ()) -> None:
         """Raise InputError, before any work, if an output exists, is an input or not of rpml.
 
         Parameters
         ----------
-        inputs : iterable of str, Path or None, default=()
+        inputs : sequence of str, Path or None, default=()
             The files and folders that are read.
         """
-        self._check(list(inputs))
-
-    @abstractmethod
-    def _check(self, inputs: list[str | Path | None]) -> None: ...
 
     def discard(self) -> None:
         """Delete the finished stages."""
         remove_checkpoint(self.directory)
 
     @contextmanager
-    def _running(self, inputs: Inputs = ()) -> Iterator[None]:
+    def _running(self, inputs: Sequence[str | Path | None] = ()) -> Iterator[None]:
         """Hold the lock of the output, checked again; start over if that is asked for."""
         with locked(self.path):
             self.check(inputs)

@@ -38,27 +38,15 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {k: v for k, v in installed.items() if v}
 
 
-def extra_packages() -> dict[str, list[str]]:
-    """Return the packages of each extra, as this installation declares them."""
-    try:
-        declared = requires("rpml") or []
-    except PackageNotFoundError:
-        return {}
-    packages: dict[str, list[str]] = {name: [] for name in EXTRAS}
-    for line in declared:
-        match = re.match(r"""([A-Za-z0-9_.-]+).*extra\s*==\s*['"]([\w-]+)['"]""", line)
-        if match and match.group(2) in packages:
-            packages[match.group(2)].append(match.group(1))
-    return packages
-
-
 def describe_environment() -> dict[str, Any]:
     """Describe everything a bug report needs, as JSON values."""
-    extras = {}
-    for name, packages in extra_packages().items():
+    extras: dict[str, Any] = {}
+    declared = "\n".join(requires("rpml") or []) if installed_version("rpml") else ""
+    for name, purpose in EXTRAS.items():
+        packages = re.findall(rf"""^([\w.-]+).*extra\s*==\s*['"]{name}['"]""", declared, re.M)
         versions = {package: installed_version(package) for package in packages}
         install = f"pip install 'rpml[{name}]'" if None in versions.values() else None
-        extras[name] = {"packages": versions, "install": install, "purpose": EXTRAS[name]}
+        extras[name] = {"packages": versions, "install": install, "purpose": purpose}
     return {
         "rpml": installed_version("rpml"),
         "python": platform.python_version(),

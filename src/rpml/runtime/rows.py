@@ -247,11 +247,7 @@ def check_rows(estimator: Any, X: ArrayLike, *, reset: bool, finite: bool = True
 def check_finite(rows: Array, name: str = "X") -> None:
     """Raise ValueError if a row has NaN or infinity, naming the first one."""
     for part, block in row_blocks(rows):
-        with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(block.sum()):
-                continue
-        bad = first_not_finite(block)  # unless the sum has overflowed
-        if bad is not None:
+        if (bad := first_not_finite(block)) is not None:
             what = "NaN" if np.isnan(block[bad]) else "infinity"
             raise ValueError(
                 f"{name} contains {what} at row {part.start + bad[0]}, column {bad[1]}; remove or "

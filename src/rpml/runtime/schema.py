@@ -36,8 +36,7 @@ class ArraySpec:
     shape: tuple[int | str, ...] | None = None
     """A name stands for a size that is the same wherever it occurs; None allows any shape."""
     low: float = -LARGEST
-    high: float | str = LARGEST
-    """A name means below that size."""
+    high: float = LARGEST
     optional: bool = False
     """The array may be absent."""
 
@@ -90,10 +89,10 @@ def _check_array(
         if not fits:
             raise ModelFormatError(f"its {name} have the shape {array.shape}, which does not fit")
     if array.size and array.dtype.kind != "b":
-        high = sizes[spec.high] - 1 if isinstance(spec.high, str) else spec.high
         least, most = array.min().item(), array.max().item()  # NaN fails the comparison
-        if not (spec.low <= least and most <= high):
-            raise ModelFormatError(f"its {name} are not finite, or not from {spec.low} to {high}")
+        if not (spec.low <= least and most <= spec.high):
+            bounds = f"{spec.low} to {spec.high}"
+            raise ModelFormatError(f"its {name} are not finite, or not from {bounds}")
 
 
 def check_json(value: Any, spec: object, name: str = "metadata", depth: int = MAX_DEPTH) -> None:

@@ -123,7 +123,7 @@ class ResumableExtraction(ResumableRun):
     def _manifest(self) -> Path:
         return Path(self.path).with_name(Path(self.path).name + MANIFEST_SUFFIX)
 
-    def _check(self, inputs: list[str | Path | None]) -> None:
+    def check(self, inputs: Sequence[str | Path | None] = ()) -> None:
         """Tables are replaced or deleted only if the manifest lists them unchanged."""
         if self.path == "-":
             raise InputError("features of images are written to a file, not to standard output")
@@ -160,7 +160,7 @@ class ResumableExtraction(ResumableRun):
             Receives progress.
         """
         # photos.npy and photos.csv would write the same tables
-        with self._running(file.path for file in job.files), locked(self.table("ids.csv")):
+        with self._running([file.path for file in job.files]), locked(self.table("ids.csv")):
             post, context = post or PostProcess(), context or Context()
             if region_whitening not in (None, LEARN):
                 job = job.with_region_whitening(load_whitening(region_whitening))

@@ -33,11 +33,6 @@ _TAKEN = {".rpml", *DATA_SUFFIXES, *itertools.chain(*TARGETS.values())}
 
 
 @dataclass(frozen=True)
-class Unit:
-    """Divide by the norm; a zero row stays zero."""
-
-
-@dataclass(frozen=True)
 class Affine:
     """Map x to (x - mean) @ matrix."""
 
@@ -45,7 +40,8 @@ class Affine:
     matrix: Array
 
 
-Step = Unit | Affine
+Step = Affine | None
+"""None divides by the norm; a zero row stays zero."""
 
 
 def embedding_steps(model: Any, n_components: int | None = None) -> list[Step]:
@@ -59,12 +55,12 @@ def embedding_steps(model: Any, n_components: int | None = None) -> list[Step]:
     pre = model.preprocessing_
     projection = model.components_[:n_components].T
     mean = pre.mean if np.any(pre.mean) else None
-    steps: list[Step] = [Unit()] if pre.unit_input else []
+    steps: list[Step] = [None] if pre.unit_input else []
     if pre.unit_output:
-        steps += [Affine(mean, pre.matrix), Unit(), Affine(None, projection)]
+        steps += [Affine(mean, pre.matrix), None, Affine(None, projection)]
     else:
         steps.append(Affine(mean, pre.matrix @ projection))
-    return [*steps, Unit()] if model.normalize else steps
+    return [*steps, None] if model.normalize else steps
 
 
 def bias(step: Affine) -> Array:

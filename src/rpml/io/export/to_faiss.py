@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rpml.io.export import Affine, Step, Unit, bias, output_size
+from rpml.io.export import Affine, Step, bias, output_size
 from rpml.runtime.errors import require
 
 
@@ -15,8 +15,7 @@ def write(steps: Sequence[Step], path: Path) -> None:
     """Write an IndexPreTransform over a flat index (inner product for unit rows, else L2)."""
     faiss = require("faiss", "export", "faiss export")
     size = output_size(steps)
-    unit = isinstance(steps[-1], Unit)
-    flat = faiss.IndexFlatIP(size) if unit else faiss.IndexFlatL2(size)
+    flat = faiss.IndexFlatIP(size) if steps[-1] is None else faiss.IndexFlatL2(size)
     path.write_bytes(faiss.serialize_index(with_steps(faiss, steps, flat)).tobytes())
 
 
