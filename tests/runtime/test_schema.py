@@ -11,7 +11,7 @@ from rpml.runtime.errors import ModelFormatError
 from rpml.runtime.schema import COUNT, ArraySpec, Number, Schema, check_json, read_json, read_toml
 
 SPEC = {
-    "indices": ArraySpec("i", ("rows", "k"), 0, "rows"),
+    "indices": ArraySpec("i", ("rows", "k"), 0, 1),
     "distances": ArraySpec("f", ("rows", "k"), 0),
     "mask": ArraySpec("b", ("rows",), optional=True),
 }
