@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator import RPML
-from rpml.pages.items import make_items
+from rpml.pages.items import Items, make_items
 from rpml.runtime.errors import require
 from rpml.runtime.files import atomic_output
-from rpml.runtime.rows import check_rows
+from rpml.runtime.rows import Array, check_rows
 
 if TYPE_CHECKING:
     import uvicorn
@@ -126,26 +126,35 @@ def report(
     from rpml.pages.report.measurements import Measurements, Source
     from rpml.pages.report.page import build_report
 
+    rows, items = _checked(model, X, y, queries, shown)
+    return Report(build_report(Measurements([model], rows, items, Source("the model", "X"))))
+
+
+def _checked(
+    model: RPML, X: ArrayLike, y: Iterable[object] | None, queries: ArrayLike | None, shown: Shown
+) -> tuple[Array, Items]:
     check_is_fitted(model)
     rows = check_rows(model, X, reset=False)
     items = make_items(len(rows), labels=y, **shown)
     if queries is not None:
         items = replace(items, queries=check_rows(model, queries, reset=False))
-    return Report(build_report(Measurements([model], rows, items, Source("the model", "X"))))
+    return rows, items
 
 
 def explore(
     model: RPML,
     X: ArrayLike,
     y: Iterable[object] | None = None,
+    *,
+    queries: ArrayLike | None = None,
     **shown: Unpack[Shown],
 ) -> Explorer:
     """Start the page of `rpml explore` on a free port of 127.0.0.1 in the background.
 
     Parameters
     ----------
-    model, X, y, ids, images, texts, nuisance
-        As in `report`.
+    model, X, y, ids, images, texts, nuisance, queries
+        As in `report`; the page lists the first 1,000 queries and shows what they find.
 
     Returns
     -------
@@ -158,9 +167,7 @@ def explore(
     from rpml.pages.explorer.catalog import make_catalog, start_work
     from rpml.pages.items import picture_reader
 
-    check_is_fitted(model)
-    rows = check_rows(model, X, reset=False)
-    items = make_items(len(rows), labels=y, **shown)
+    rows, items = _checked(model, X, y, queries, shown)
     catalog = make_catalog(model, rows, items, "X")
     images = shown.get("images")
     pictures = None if images is None else picture_reader(items, Path(images))

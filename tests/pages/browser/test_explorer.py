@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 
+from rpml.pages.explorer.answers import Answers
 from rpml.pages.explorer.app import make_app
 from rpml.pages.explorer.catalog import Catalog, make_catalog, start_work
 from rpml.pages.items import make_items
@@ -337,3 +338,17 @@ def test_marks_do_not_draw_a_crowd_again(chrome: Chrome, explorer: str) -> None:
         "canvas.remove(); return counts"
     )
     assert counts == [0, False, 0, True, 0, 0, 1, 2, 3, 4]
+
+
+def test_a_query_is_chosen_from_the_list(chrome: Chrome, sample: Sample) -> None:
+    items = replace(make_items(300, sample.ids), queries=sample.X[[7, 9]] + 1e-3)
+    catalog = make_catalog(sample.model, sample.X, items)
+    start_work(catalog, sample.X).join()
+    with running(make_app(catalog)) as port:
+        look(chrome, f"http://127.0.0.1:{port}")
+        chrome.choose("#queries", next(reversed(Answers(catalog).queries)))
+        chrome.until("document.querySelectorAll('.hit').length === 40")
+        assert chrome.text("#asked h2") == "query 1"
+        assert sample.ids[9] in chrome.text(".hit")
+        chrome.until("rpmlMap.query !== null")
+        chrome.open("about:blank")

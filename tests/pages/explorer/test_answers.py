@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -226,6 +227,19 @@ def test_what_is_not_ready_is_said(seeing: Client) -> None:
         assert answer.status == 503
         assert "ask again" in answer.sentence
     assert seeing.get("/picture/1").status == 404
+
+
+def test_queries_are_listed_and_find_items(sample: Sample) -> None:
+    queries = sample.X[[9, 4]] + 1e-3
+    items = replace(make_items(len(sample.X)), queries=queries)
+    answers = Answers(make_catalog(sample.model, sample.X, items))
+    listed = answers.about({})["queries"]
+    assert list(listed.values()) == ["query 0", "query 1"]
+    for token, row in zip(listed, (9, 4), strict=True):
+        for space in ("raw", "rpml"):
+            found = answers.neighbors({"upload": token, "space": space, "k": "3"})
+            assert found["items"][0]["row"] == row
+            assert found["query"]["row"] is None
 
 
 def test_uploads_are_forgotten_in_order(catalog: Catalog) -> None:

@@ -14,6 +14,7 @@ from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, say
 from rpml.cli.options.images import DescriptorOptions
+from rpml.cli.options.knowledge import read_queries
 from rpml.cli.options.reading import ItemOptions, LabeledReadingOptions, short_names
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
@@ -29,6 +30,7 @@ Examples:
   rpml explore model.rpml photos.npz --images photos/ --backbone googlenet.onnx
   rpml explore old.rpml new.rpml vectors.npy
   rpml explore model.rpml vectors.npy --metadata products.csv
+  rpml explore model.rpml documents.npy --queries log.npy
   rpml explore model.rpml vectors.npy --save-labels labels.csv
 \b
 The page is served on 127.0.0.1 only, unless --host says otherwise. Stop it with Ctrl-C.
@@ -41,6 +43,7 @@ def run(
     models: list[str] = opt.MODELS,
     features: str = opt.FEATURES,
     rows: ItemOptions,
+    queries: str | None = opt.QUERIES,
     port: int = typer.Option(8765, metavar="N", min=0, max=65535, help="0: any free port."),
     host: str = opt.text(
         "NAME", "Address to listen on; any but 127.0.0.1 is open to others.", default="127.0.0.1"
@@ -80,10 +83,12 @@ def run(
     from rpml.pages.items import picture_reader
 
     if save_labels is not None:
-        read = [*models, features, metadata, rows.ids, rows.texts, backbone, whitening]
+        read = [*models, features, metadata, rows.ids, rows.texts, queries, backbone, whitening]
         check_labels_file(save_labels, read)
     listener = open_socket(host, port)
     (fitted, *second), values, items = rows.load(models, features, reading)
+    if queries is not None:
+        items = replace(items, queries=read_queries(queries, values, features, reading))
     if metadata is not None:
         columns = items.metadata | read_metadata(metadata, items.ids)
         items = replace(items, metadata=columns)

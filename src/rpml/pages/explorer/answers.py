@@ -20,6 +20,7 @@ Query = Mapping[str, str]
 LARGEST = 10**9
 MAX_K = 200
 MAX_UPLOADS = 256
+MAX_QUERIES = 1000  # listed in the page
 
 
 class RequestError(Exception):
@@ -80,6 +81,10 @@ class Answers:
     ) -> None:
         self.catalog, self.abilities, self.scaled = catalog, abilities or {}, scaled
         self.uploads: dict[str, Upload] = {}
+        given = catalog.items.queries
+        vectors = () if given is None else given[:MAX_QUERIES].astype(np.float64)
+        queries = [Upload(f"query {i}", vector) for i, vector in enumerate(vectors)]
+        self.queries = {query.token: query for query in queries}
 
     def add_upload(self, upload: Upload) -> None:
         """Store an upload, so that its results have an address; the oldest of many expires."""
@@ -101,6 +106,7 @@ class Answers:
             "spaces": spaces,
             "categories": list(catalog.category_names),
             "nuisance": list(catalog.items.nuisance),
+            "queries": {token: query.name for token, query in self.queries.items()},
             "map_note": layout_note(len(catalog)),
             **self.abilities,
         }
@@ -113,7 +119,10 @@ class Answers:
         }
 
     def one(self, query: Query) -> Json:
-        return self.catalog.item(integer(query, "row", 0, 0, len(self.catalog) - 1))
+        target = self.target(query)
+        if isinstance(target, Upload):
+            raise RequestError(400, "an item is named by its id or its row")
+        return self.catalog.item(target)
 
     def find(self, query: Query) -> Json:
         """Return the first items that contain a text in any column, and their number."""
@@ -135,7 +144,7 @@ class Answers:
                 raise RequestError(404, f"there is no item with the id {short!r}")
             return match
         if "upload" in query:
-            upload = self.uploads.get(query["upload"])
+            upload = self.queries.get(query["upload"]) or self.uploads.get(query["upload"])
             if upload is None:
                 raise RequestError(404, "this upload has expired: upload the query again")
             return upload

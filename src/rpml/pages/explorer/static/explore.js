@@ -76,6 +76,7 @@ function wanted() {
 
 async function search() {
   const query = chosen();
+  $("queries").value = page.state.upload in page.about.queries ? page.state.upload : "";
   calm();
   for (const space of Object.keys(page.about.spaces)) page.results[space] = null;
   document.title = query ? `${page.state.id || "Upload"} · RPML explorer` : "RPML explorer";
@@ -264,6 +265,7 @@ function listen() {
   $("query").addEventListener("keydown", finderKeys);
   $("query").addEventListener("blur", () => setTimeout(closeFinder, 100));
   $("random").addEventListener("click", showRandom);
+  $("queries").addEventListener("change", () => go({ upload: $("queries").value, id: "", tab: "neighbors" }));
   $("upload-button").addEventListener("click", () => $("upload").click());
   $("upload").addEventListener("change", () => { if ($("upload").files[0]) upload($("upload").files[0]); $("upload").value = ""; });
   $("help-button").addEventListener("click", () => $("help").showModal());
@@ -293,6 +295,9 @@ function listen() {
 function describe() {
   $("about").textContent = `${page.about.name ? page.about.name + " · " : ""}${views.counted(page.about.rows, "item")}`;
   listColors();
+  const queries = Object.entries(page.about.queries);
+  $("queries").append(...queries.map(([value, textContent]) => views.element("option", { value, textContent })));
+  $("queries").hidden = !queries.length;
   $("map-note").textContent = page.about.map_note;
   $("map-note").hidden = !page.about.map_note;
   if (page.about.accepts_images) $("upload").accept = ".npy,image/*";

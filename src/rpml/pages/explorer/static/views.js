@@ -81,7 +81,7 @@ export function empty(title, lines, action) {
 export function asked(query, tools, scaled, onCluster) {
   const picture = query.picture ? image(query, query.title, true) : null;
   const about = element("p", { className: "muted" });
-  if (query.row === null) about.textContent = "uploaded query";
+  if (query.row === null) about.textContent = "a query, not one of the items";
   else about.textContent = [query.text === query.id ? "" : `id ${query.id}`, query.label === null ? "" : `label ${query.label}`].filter(Boolean).join(" · ");
   if (query.cluster !== null && query.cluster !== undefined) {
     const link = element("button", { type: "button", textContent: `Cluster ${query.cluster}` });
