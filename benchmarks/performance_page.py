@@ -92,7 +92,8 @@ def rest() -> list[str]:
     ]
     lines.append(
         f"| Recall@K, {full['rows']:,} x {full['dimensions']}, {full['classes']:,} classes | "
-        f"{full['seconds']['recall']:.0f} s | {full['recall_ratio_to_products']:.2f} x its products |"
+        f"{full['seconds']['recall']:.0f} s | "
+        f"{full['recall_ratio_to_products']:.2f} x its products |"
     )
     return lines
 
