@@ -25,7 +25,6 @@ THOROUGH = (
     "tests/io/features/test_changes.py::test_maps_of_other_libraries_are_left_to_the_system",
     "tests/runtime/test_locks.py::test_everything_works_without_fcntl",
     "tests/faults/test_streams.py::test_a_full_standard_output_is_one_sentence[option0]",
-    "tests/faults/test_streams.py::test_a_kill_leaves_a_spool_that_the_next_run_removes",
     "tests/faults/test_streams.py::test_a_signal_removes_what_was_spooled[1]",
     "tests/faults/test_streams.py::test_a_signal_removes_what_was_spooled[2]",
     "tests/faults/test_streams.py::test_closed_streams",
