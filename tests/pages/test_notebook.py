@@ -47,7 +47,7 @@ def test_the_explorer(model, data):
     with rpml.explore(model, X, y, ids=[f"item {i}" for i in range(len(X))]) as explorer:
         assert explorer.url.startswith("http://127.0.0.1:")
         assert explorer.url in explorer._repr_html_()
-        with urllib.request.urlopen(f"{explorer.url}api/item?id=item%207") as answer:
+        with urllib.request.urlopen(f"{explorer.url}api/item?row=7") as answer:
             assert "item 7" in json.dumps(json.load(answer))
     with pytest.raises(OSError, match=r"refused|closed"):
         urllib.request.urlopen(explorer.url, timeout=5)

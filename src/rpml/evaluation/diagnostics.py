@@ -140,7 +140,9 @@ def diagnose(
         *of_whitening(model),
         *of_neighbors(rows, _embedded(model, rows), rng),
     ]
-    return Diagnostics(diagnostics + [of_seeds(model, rows, refits, rng)] * (refits > 0))
+    if refits:
+        diagnostics.append(of_seeds(model, rows, refits, rng))
+    return Diagnostics(diagnostics)
 
 
 def of_clusters(labels: NDArray[np.integer]) -> tuple[Diagnostic, ...]:
