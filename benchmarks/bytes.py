@@ -115,21 +115,21 @@ def measure(data: FeatureSet, use: str, sizes: list[int], codes: list[str]) -> I
     rank = int(np.linalg.matrix_rank(fitted[:2000] - fitted.mean(axis=0)))
     most = min(fitted.shape[1], len(fitted) - 1, rank)
     spaces: dict[tuple[str, int], tuple[Vectors, float]] = {}
-    for c in (c for n in sizes for c in configurations(n, most, codes)):
+    asked = [code for n in sizes for code in configurations(n, most, codes)]
+    for size, output, n_bytes in asked:
         for method in chosen_methods(("pca", "rpml")):
-            key = (method.name, c.n_components)
+            key = (method.name, size)
             if key not in spaces:
                 start = time.process_time()
-                fit = method.fit(fitted, None, c.n_components, 0)
+                model = method.fit(fitted, None, size, 0)[0]
                 seconds = time.process_time() - start
-                embedded = np.asarray(fit.estimator.transform(X), np.float32)
-                spaces[key] = unit_rows(embedded), seconds
+                spaces[key] = unit_rows(np.asarray(model.transform(X), np.float32)), seconds
             Z, seconds = spaces[key]
             start = time.process_time()
-            decoded = coded(Z, c.output, c.n_bytes)
+            decoded = coded(Z, output, n_bytes)
             seconds += time.process_time() - start
-            place = {"bytes": c.n_bytes, "dim": c.n_components, "seconds": round(seconds, 2)}
-            system = f"{method.title}, {c.output}"
+            place = {"bytes": n_bytes, "dim": size, "seconds": round(seconds, 2)}
+            system = f"{method.title}, {output}"
             yield {**base, **place, "system": system, **rows.score(Z, decoded)}
     for n in sizes if use == "searched" else ():
         for name, peer in PEERS.items():

@@ -56,10 +56,10 @@ def test_the_choice_is_the_best_by_its_evidence(data, monkeypatch):
     X, y = data
     trial = sizes._Trial(X, None, 0, {"y": y})
     tried = sizes.configurations(8, trial.most, ("pq", "int2"))
-    Z, queries = trial._space(tried[0].n_components)
+    Z, queries = trial._space(tried[0][0])
     by_float = sizes.nearest_rows(queries, Z, 10, own=trial.own)[1]
-    recall = {c: trial._measured(c, by_float)["recall@1"] for c in tried}
-    assert trial.best(8)[1]["recall@1"] == max(recall.values())
+    recall = {c: trial._measured(*c, by_float)["recall@1"] for c in tried}
+    assert trial.best(8)["recall@1"] == max(recall.values())
 
 
 def test_real_queries_are_searched(data):

@@ -6,7 +6,6 @@ searched, as an index would.
 
 import logging
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,25 +29,17 @@ MAX_ROWS = 10_000
 MIN_PQ_SIZE, AXES_PER_BYTE = 64, 4  # of the embedding that `pq` codes: 64, 64, 128, 256 at BYTES
 
 
-class Configuration(NamedTuple):
-    """Dimensions times bits: an embedding and its code."""
-
-    n_components: int
-    output: str
-    n_bytes: int
-
-
 def configurations(
     n_bytes: int, most: int, outputs: Sequence[str] = (*BITS, "pq")
-) -> list[Configuration]:
-    """Return the codes of a number of bytes whose embedding has at most `most` dimensions.
+) -> list[tuple[int, str, int]]:
+    """Return (n_components, output, n_bytes) of the codes with at most `most` dimensions.
 
     More dimensions get fewer bits. `pq` codes the dimensions that were best on most sets
     (benchmarks/bytes.py), or all there are.
     """
     sizes = {output: 8 * n_bytes // bits for output, bits in BITS.items()}
     sizes["pq"] = max(n_bytes, min(most, max(MIN_PQ_SIZE, AXES_PER_BYTE * n_bytes)))
-    return [Configuration(sizes[o], o, n_bytes) for o in outputs if sizes[o] <= most]
+    return [(sizes[o], o, n_bytes) for o in outputs if sizes[o] <= most]
 
 
 def coded(rows: Array, output: str, n_bytes: int = 0) -> Array:
@@ -108,19 +99,16 @@ def compare_bytes(
     if not asked:
         raise ValueError(f"No code of {list(sizes)} bytes has at most {most} dimensions.")
     for method in chosen_methods(methods):
-        spaces = {c.n_components: _space(split, method, c.n_components, seed) for c in asked}
-        for c in asked:
-            Z = spaces[c.n_components]
-            logger.info("%s, %d bytes, %s", method.name, c.n_bytes, c.output)
-            figures = _figures(Z, coded(Z, c.output, c.n_bytes), near, labels)
-            described = {"bytes": c.n_bytes, "method": method.name, "title": method.title}
-            out.append({**described, "code": c.output, **figures})
+        spaces: dict[int, Array] = {}
+        for size, output, n_bytes in asked:
+            if size not in spaces:
+                model = method.fit(split.X_train, split.y_train, size, seed)[0]
+                spaces[size] = unit_rows(np.asarray(model.transform(split.X_test), np.float32))
+            logger.info("%s, %d bytes, %s", method.name, n_bytes, output)
+            figures = _figures(spaces[size], coded(spaces[size], output, n_bytes), near, labels)
+            described = {"bytes": n_bytes, "method": method.name, "title": method.title}
+            out.append({**described, "code": output, **figures})
     return sorted(out, key=lambda row: -row["bytes"])
-
-
-def _space(split: Split, method: Method, size: int, seed: int) -> Array:
-    model = method.fit(split.X_train, split.y_train, size, seed)[0]
-    return unit_rows(np.asarray(model.transform(split.X_test), np.float32))
 
 
 def _figures(

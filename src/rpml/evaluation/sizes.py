@@ -8,7 +8,6 @@ that keeps most of the 10 nearest rows of the queries.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rpml.estimator import RPML
-from rpml.evaluation.codes import BYTES, Configuration, coded, configurations
+from rpml.evaluation.codes import BYTES, coded, configurations
 from rpml.evaluation.knowledge import subset
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.evaluation.metrics.retrieval import checked_codes, checked_embedding
@@ -112,24 +111,24 @@ def recommend_size(
     trial = _Trial(X, queries, random_state, dict(known or {}))
     sizes = sorted({*BYTES, n_bytes}) if n_bytes is not None else (*BYTES, *LARGER)
     table: list[Row] = []
-    chosen: dict[int, Configuration] = {}
     for size in sizes:
-        if (best := trial.best(size)) is None:
-            continue
-        chosen[size], row = best
-        table.append(row)
-        if keep is not None and trial.share(row) >= keep:
-            break
-    if not table or (n_bytes is not None and n_bytes not in chosen):
+        if (best := trial.best(size)) is not None:
+            table.append(best)
+            if keep is not None and trial.share(best) >= keep:
+                break
+    asked = [row for row in table if n_bytes in (None, row["bytes"])]
+    if not asked:
         raise ValueError(
             f"No code of {n_bytes or min(sizes)} bytes fits: the rows vary in "
             f"{counted(trial.most, 'direction')}, so int8 codes of all of them are smaller."
         )
-    size = n_bytes if n_bytes is not None else table[-1]["bytes"]
-    row = next(row for row in table if row["bytes"] == size)
-    reasons = (_advice(row, trial.raw), *_missed(row, trial, keep))
-    code, whole = chosen[size], [*table, trial.raw]
-    return SizeRecommendation(code.n_components, code.output, size, whole, reasons, random_state)
+    row, whole = asked[-1], [*table, trial.raw]
+    reasons = [_advice(row, trial.raw)]
+    if keep is not None and trial.share(row) < keep:
+        reasons.append(f"No size up to {row['bytes']} bytes keeps {keep:.0%}: this one keeps most.")
+    return SizeRecommendation(
+        row["dim"], row["code"], row["bytes"], whole, tuple(reasons), random_state
+    )
 
 
 class _Trial:
@@ -144,7 +143,7 @@ class _Trial:
         self.X = np.asarray(rows[sample], np.float32)
         self.known = subset(known, sample)
         self.labels = None if y is None else checked_codes(y, len(rows))[sample]
-        self.real = queries is not None
+        self.judged = "embedding_kept" if y is None else "recall@1"
         self.own: Rows | None = None
         if queries is None:
             self.own = sorted_sample(len(self.X), MAX_QUERIES, rng)
@@ -155,6 +154,7 @@ class _Trial:
                 raise ValueError(
                     f"queries have {counted(given.shape[1], 'feature')}, X has {rows.shape[1]}."
                 )
+            self.judged = "neighbors_kept"
             asked = sorted_sample(len(given), MAX_QUERIES, rng)
             self.queries = np.asarray(given[asked], np.float32)
         self.most = len(principal_axes(self.X, unit_input=True, center=True).variances)
@@ -166,31 +166,24 @@ class _Trial:
 
     def share(self, row: Row) -> float:
         """Return what a row keeps of the raw vectors: Recall@1 with labels, else neighbors."""
-        if self._by_labels:
+        if self.judged == "recall@1":
             return float(row["recall@1"] / max(self.raw["recall@1"], 1e-9))
         return float(row["neighbors_kept"])
 
-    @property
-    def _by_labels(self) -> bool:
-        return self.labels is not None and not self.real
-
-    def best(self, n_bytes: int) -> tuple[Configuration, Row] | None:
-        """Return the best configuration of a number of bytes, and its row of the table."""
+    def best(self, n_bytes: int) -> Row | None:
+        """Return the row of the best code of a number of bytes."""
         tried = configurations(n_bytes, self.most, [o for o, n in WORTH.items() if n_bytes >= n])
         if not tried:
             return None
-        Z, queries = self._space(tried[0].n_components)
+        Z, queries = self._space(tried[0][0])
         by_float = nearest_rows(queries, Z, NEAREST, own=self.own)[1]
-        rows = {c: self._measured(c, by_float) for c in tried}
-        judged = "neighbors_kept" if self.real else "embedding_kept"
-        figure = "recall@1" if self._by_labels else judged
-        best = max(tried, key=lambda c: float(rows[c][figure]))
-        return best, rows[best]
+        rows = [self._measured(*code, by_float) for code in tried]
+        return max(rows, key=lambda row: float(row[self.judged]))
 
-    def _measured(self, c: Configuration, by_float: Rows) -> Row:
-        Z, queries = self._space(c.n_components)
-        found = nearest_rows(queries, coded(Z, c.output, c.n_bytes), NEAREST, own=self.own)[1]
-        row = self._row(found, {"bytes": c.n_bytes, "dim": c.n_components, "code": c.output})
+    def _measured(self, size: int, output: str, n_bytes: int, by_float: Rows) -> Row:
+        Z, queries = self._space(size)
+        found = nearest_rows(queries, coded(Z, output, n_bytes), NEAREST, own=self.own)[1]
+        row = self._row(found, {"bytes": n_bytes, "dim": size, "code": output})
         return row | mean_figure("embedding_kept", neighbor_overlap(by_float, found, NEAREST))
 
     def _row(self, found: Rows, described: Row) -> Row:
@@ -231,9 +224,3 @@ def _advice(row: Row, raw: Row) -> str:
         f"{use}{row[name]:.1%} ({low:.1f} to {high:.1f}) of the 10 nearest rows by the raw vectors "
         "stay among the 10 nearest."
     )
-
-
-def _missed(row: Row, trial: _Trial, keep: float | None) -> Sequence[str]:
-    if keep is None or trial.share(row) >= keep:
-        return ()
-    return (f"No size up to {row['bytes']} bytes keeps {keep:.0%}: this one keeps most.",)
