@@ -1,6 +1,6 @@
 """Files of named arrays and JSON metadata: safetensors with a version and a checksum.
 
-Nothing in them is executable, and reading one allocates no more than its bounded size.
+Nothing in them is executable, and reading one allocates no more than the file holds.
 """
 
 import hashlib
@@ -23,7 +23,6 @@ from rpml.runtime.files import atomic_output
 from rpml.runtime.schema import Schema, check_json
 from rpml.runtime.wording import first_line, reason_of
 
-MAX_BYTES = 32 * 2**30
 MAX_HEADER = 16 * 2**20
 _START = b'{"__metadata__":{"rpml":'
 
@@ -113,8 +112,6 @@ def _check_file(path: Path) -> None:
     length = int.from_bytes(start, "little")
     if len(start) < 8 or length > min(status.st_size - 8, MAX_HEADER):
         raise ModelFormatError(f"{path} is not an rpml file, or is truncated")
-    if status.st_size > MAX_BYTES:
-        raise ModelFormatError(f"{path} has {status.st_size} bytes, more than any rpml file")
 
 
 def _read(path: Path, whole: bool) -> tuple[Arrays, Json, bool]:
@@ -134,11 +131,9 @@ def _read(path: Path, whole: bool) -> tuple[Arrays, Json, bool]:
     try:
         fields = json.loads(raw["rpml"])
         check_json(fields, {"metadata": {}, "rpml_version?": str})
-        checksum = fields.pop("checksum", None)
     except (ValueError, RecursionError) as error:
-        known = isinstance(error, ModelFormatError)
-        reason = str(error) if known else "its metadata is not JSON"
-        raise ModelFormatError(f"{path} is damaged: {reason}") from error
+        raise ModelFormatError(f"{path} is damaged: {first_line(error)}") from error
+    checksum = fields.pop("checksum", None)
     # older files have the checksum next to the text, which it is of
     text = raw["rpml"] if "checksum" in raw else canonical_json(fields)
     return arrays, fields, _digest(arrays, text) == raw.get("checksum", checksum)

@@ -119,17 +119,11 @@ def check_model(path: str | PathLike[str], arrays: Arrays, metadata: Json) -> No
     rows = metadata["training"].get("n_rows", sizes.get("rows", 0))
     if sizes.get("rows", rows) != rows:
         raise ModelFormatError(f"{path} is damaged: its labels are not those of {rows} rows")
-    for name in ("triplets", "exemplar_rows"):
-        if _largest(arrays, name) >= rows:
-            raise ModelFormatError(f"{path} is damaged: its {name} are not among its rows")
     most = max(_MANY_LABELS, 4 * rows)
-    for name in ("labels", "exemplar_labels"):
-        if _largest(arrays, name) >= most:
-            raise ModelFormatError(f"{path} is damaged: its {name} are not labels of its rows")
-
-
-def _largest(arrays: Arrays, name: str) -> int:
-    return int(arrays[name].max(initial=-1)) if name in arrays else -1
+    bounds = {"triplets": rows, "exemplar_rows": rows, "labels": most, "exemplar_labels": most}
+    for name, bound in bounds.items():
+        if name in arrays and arrays[name].max(initial=-1) >= bound:
+            raise ModelFormatError(f"{path} is damaged: its {name} are not those of its rows")
 
 
 def _with_present_names(arrays: Arrays, metadata: Json) -> tuple[Arrays, Json]:
