@@ -36,8 +36,7 @@ from rpml.deep.methods.base import (
     in_two_views,
     label_sampler,
 )
-from rpml.deep.methods.mom import mine_pools, triplet_batches
-from rpml.deep.methods.unsupervised import MemoryNCE
+from rpml.deep.methods.unsupervised import MemoryNCE, mine_pools, triplet_batches
 from rpml.method.triplets.sampling import batch_sampler
 from rpml.runtime.rows import unit_rows
 

@@ -18,8 +18,7 @@ from deep_choice import agreed_labels
 from deep_page import DOCS, replace_table
 
 from rpml.deep.methods.base import CLUSTERS, FeatureBank, aas_labels, kmeans_labels
-from rpml.deep.methods.mom import mine_pools
-from rpml.deep.methods.unsupervised import nearest_images
+from rpml.deep.methods.unsupervised import mine_pools, nearest_images
 from rpml.estimator import RPML
 
 BEGIN = "<!-- table: python benchmarks/deep_pairs.py -->"

@@ -144,31 +144,22 @@ class Inception(nn.Module):
 class InputConvention(nn.Module):
     """Converts RGB in 0..1 to the color order, range, mean and deviation of a network."""
 
+    mean: torch.Tensor
+    std: torch.Tensor
+
     def __init__(self, convention: Convention) -> None:
         super().__init__()
         self.convention = convention
+        mean, std = (torch.tensor(v).reshape(1, 3, 1, 1) for v in (convention.mean, convention.std))
+        self.register_buffer("mean", mean)  # GoogLeNet's is among its weights
+        self.register_buffer("std", std, persistent=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        like = self.convention
-        x = (x.flip(1) if like.color == "BGR" else x) * like.white
-        mean, std = (x.new_tensor(v)[:, None, None] for v in (like.mean, like.std))
-        return (x - mean) / std
+        x = x.flip(1) if self.convention.color == "BGR" else x
+        return (x * self.convention.white - self.mean) / self.std
 
     def extra_repr(self) -> str:
         return repr(self.convention)
-
-
-class CaffeInput(nn.Module):
-    """Converts RGB in 0..1 to BGR in 0..255 and subtracts the mean of the training images."""
-
-    mean: torch.Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(1, 3, 1, 1))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.flip(1) * 255.0 - self.mean
 
 
 class ResponseNorm(nn.Module):
@@ -197,7 +188,7 @@ def halve() -> nn.Module:
 def googlenet() -> nn.Sequential:
     """Return the untrained network up to its last feature map, (n, 1024, h / 32, w / 32)."""
     blocks: dict[str, nn.Module] = {
-        "input": CaffeInput(),
+        "input": InputConvention(Convention(color="BGR", white=255.0)),  # as Caffe
         "conv1": nn.Sequential(convolution(3, 64, 7, 2), halve(), ResponseNorm()),
         "conv2": nn.Sequential(
             convolution(64, 64, 1), convolution(64, 192, 3), ResponseNorm(), halve()

@@ -12,7 +12,7 @@ from rpml.deep.methods.base import (
     label_sampler,
     label_singletons,
 )
-from rpml.deep.methods.mom import triplet_batches
+from rpml.deep.methods.unsupervised import triplet_batches
 from rpml.evaluation.metrics.clustering import pair_scores
 from rpml.method.whitening.groups import group_means
 

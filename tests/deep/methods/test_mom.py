@@ -5,7 +5,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
-from rpml.deep.methods import METHODS, mom
+from rpml.deep.methods import METHODS
+from rpml.deep.methods import unsupervised as mom
 from rpml.deep.methods.base import Batch, FeatureBank, LossSpec
 
 
@@ -38,7 +39,7 @@ def test_opposite_points_have_no_edge():
 
 def test_manifold_similarity_solves_the_diffusion():
     graph = mom.reciprocal_graph(np.random.default_rng(0).standard_normal((40, 6)), 8)
-    exact = np.linalg.inv(np.eye(40) - mom.DIFFUSION * graph.toarray())
+    exact = np.linalg.inv(np.eye(40) - mom.MOM_DIFFUSION * graph.toarray())
     for query in (3, 7):
         found = mom.manifold_similarity(mom.diffusion_system(graph), query, max_iter=400)
         np.testing.assert_allclose(found, exact[query], atol=1e-6)
@@ -56,22 +57,22 @@ def slow_pools(X, graph):
         by_manifold = sorted(range(n), key=lambda i: -manifold[i])
         by_euclid = sorted(range(n), key=lambda i: -euclidean[i])
         positive = {
-            i for i in by_manifold[: mom.POSITIVE_RANKS]
-            if i not in by_euclid[: mom.POSITIVE_RANKS] and manifold[i] > 0
+            i for i in by_manifold[: mom.MOM_POSITIVES]
+            if i not in by_euclid[: mom.MOM_POSITIVES] and manifold[i] > 0
         }  # fmt: skip
         negative = [
-            i for i in by_euclid[: mom.NEGATIVE_RANKS]
-            if i not in by_manifold[: mom.NEGATIVE_RANKS]
+            i for i in by_euclid[: mom.MOM_NEGATIVES]
+            if i not in by_manifold[: mom.MOM_NEGATIVES]
         ]  # fmt: skip
         if positive and negative:
-            pools[q] = positive, negative[: mom.HARDEST], manifold
+            pools[q] = positive, negative[: mom.MOM_HARDEST], manifold
     return pools
 
 
 def test_pools(monkeypatch):
-    monkeypatch.setattr(mom, "POSITIVE_RANKS", 12)
-    monkeypatch.setattr(mom, "NEGATIVE_RANKS", 20)
-    monkeypatch.setattr(mom, "GRAPH_NEIGHBORS", 6)
+    monkeypatch.setattr(mom, "MOM_POSITIVES", 12)
+    monkeypatch.setattr(mom, "MOM_NEGATIVES", 20)
+    monkeypatch.setattr(mom, "MOM_NEIGHBORS", 6)
     rng = np.random.default_rng(1)
     t = rng.uniform(0, np.pi, 90)
     X = unit(np.stack([np.cos(t), np.sin(t), np.repeat([0.0, 0.25, 0.5], 30)], axis=1))
@@ -100,7 +101,7 @@ def test_two_arcs():
 
 
 def test_at_most_so_many_anchors(monkeypatch):
-    monkeypatch.setattr(mom, "MAX_ANCHORS", 20)
+    monkeypatch.setattr(mom, "MOM_ANCHORS", 20)
     X = unit(np.random.default_rng(0).standard_normal((200, 8)))
     anchors = [pool[0] for pool in mom.mine_pools(FeatureBank(X, None, 0))]
     assert 0 < len(anchors) <= 20

@@ -17,7 +17,6 @@ from rpml.deep.methods.base import (
     label_sampler,
     stateless,
 )
-from rpml.deep.methods.mom import pool_sampler, weighted_triplet
 from rpml.deep.methods.srpml import SRPML
 from rpml.deep.methods.supervised import DAML, HDML, contrastive, ddml, lifted, triplet
 from rpml.deep.methods.unsupervised import (
@@ -27,6 +26,8 @@ from rpml.deep.methods.unsupervised import (
     MemoryNCE,
     invariant,
     neighbor_sampler,
+    pool_sampler,
+    weighted_triplet,
 )
 from rpml.runtime.errors import InputError
 
