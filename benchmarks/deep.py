@@ -42,7 +42,7 @@ from rpml.deep.embedder import (
     linear_start,
 )
 from rpml.deep.finetune import Training, descriptor_network
-from rpml.deep.inputs import ImageSpec, build_cache
+from rpml.deep.inputs import ImageSpec, open_inputs
 from rpml.deep.methods import METHODS
 from rpml.deep.methods.base import Method
 from rpml.deep.schedule import Schedule
@@ -113,7 +113,7 @@ class Images:
         found, work = read_folders(chosen.data), Path(chosen.work)
         files = [ImageFile(path, found.root / path) for path in found.paths]
         spec = ImageSpec(chosen.size, Views(chosen.views))
-        self.cache = build_cache(files, self.network, spec, work / "trunk", Context())
+        self.cache = open_inputs(files, self.network, spec, work / "trunk", Context())
         where = [found.paths.index(name) for name in self.cache.ids]
         self.classes, self.is_train = found.labels[where], found.train[where]
         if not (work / "frozen.npy").exists():

@@ -76,7 +76,7 @@ def test_finetune_then_features(tiny_backbone, photos, tmp_path):
 def test_the_file_embeds_as_the_trained_network_does(tiny_backbone, photos, tmp_path):
     from rpml.deep.embedder import descriptors
     from rpml.deep.finetune import Training, prepare, write_onnx
-    from rpml.deep.inputs import ImageSpec, build_cache
+    from rpml.deep.inputs import ImageSpec, open_inputs
     from rpml.deep.methods import METHODS
     from rpml.deep.schedule import Schedule
     from rpml.deep.trainer import Trainer
@@ -94,7 +94,7 @@ def test_the_file_embeds_as_the_trained_network_does(tiny_backbone, photos, tmp_
     trainer = Trainer(start, inputs, METHODS["srpml"], schedule, frozen)
     embedder = trainer.run()
     assert len(trainer.history) == 1
-    cache = build_cache(
+    cache = open_inputs(
         find_images(photos / "test"), network, ImageSpec(32, Views()), tmp_path / "te"
     )
     expected = descriptors(embedder, cache)

@@ -14,7 +14,7 @@ from torch import nn
 
 from rpml.deep import inputs as module
 from rpml.deep.backbones import open_network
-from rpml.deep.inputs import ImageSpec, build_cache, decoded_images, open_inputs
+from rpml.deep.inputs import ImageSpec, decoded_images, open_inputs
 from rpml.runtime.context import Context
 from rpml.runtime.errors import InputError
 from rpml.vision.images import Views, find_images
@@ -33,7 +33,7 @@ SPEC = ImageSpec(16, Views(2))
 
 def test_holds_what_the_trunk_gives(network, photos, tmp_path):
     files = find_images(photos / "train")
-    cache = build_cache(files, network, SPEC, tmp_path / "cache")
+    cache = open_inputs(files, network, SPEC, tmp_path / "cache")
     assert (len(cache), cache.n_views) == (24, 3)
     assert cache.ids == [file.id for file in files]
     tiles = SPEC.tiles(files[5])
@@ -46,7 +46,7 @@ def test_holds_what_the_trunk_gives(network, photos, tmp_path):
 def test_a_killed_run_goes_on(network, photos, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_PART", 5)
     files = find_images(photos / "train")
-    whole = build_cache(files, network, SPEC, tmp_path / "whole")
+    whole = open_inputs(files, network, SPEC, tmp_path / "whole")
     reported = []
 
     def kill(progress):
@@ -55,9 +55,9 @@ def test_a_killed_run_goes_on(network, photos, tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        build_cache(files, network, SPEC, tmp_path / "cut", Context(report=kill))
+        open_inputs(files, network, SPEC, tmp_path / "cut", Context(report=kill))
     reported.clear()
-    again = build_cache(
+    again = open_inputs(
         files, network, SPEC, tmp_path / "cut", Context(report=lambda p: reported.append(p.done))
     )
     assert reported[0] == 15  # two parts were there
@@ -69,31 +69,31 @@ def test_a_killed_run_goes_on(network, photos, tmp_path, monkeypatch):
 
 def test_a_finished_cache_is_not_computed_again(network, photos, tmp_path):
     files = find_images(photos / "train")
-    build_cache(files, network, SPEC, tmp_path / "c")
+    open_inputs(files, network, SPEC, tmp_path / "c")
     reported = []
-    build_cache(files, network, SPEC, tmp_path / "c", Context(report=reported.append))
+    open_inputs(files, network, SPEC, tmp_path / "c", Context(report=reported.append))
     assert reported == []
 
 
 def test_a_cache_of_something_else_is_refused(network, photos, tmp_path):
     files = find_images(photos / "train")
-    build_cache(files, network, SPEC, tmp_path / "c")
+    open_inputs(files, network, SPEC, tmp_path / "c")
     with pytest.raises(InputError, match="cache of other images, of another network"):
-        build_cache(files, network, ImageSpec(24, Views(2)), tmp_path / "c")
+        open_inputs(files, network, ImageSpec(24, Views(2)), tmp_path / "c")
     with pytest.raises(InputError, match="cache of other images, of another network"):
-        build_cache(files[1:], network, SPEC, tmp_path / "c")
+        open_inputs(files[1:], network, SPEC, tmp_path / "c")
     os.utime(files[0].path, (0, 0))
     with pytest.raises(InputError, match="choose another folder, or remove it"):
-        build_cache(files, network, SPEC, tmp_path / "c")
+        open_inputs(files, network, SPEC, tmp_path / "c")
     other = open_network(nn.Sequential(nn.Conv2d(3, 4, 4, 4), nn.ReLU(), nn.ReLU()), "2")
     with pytest.raises(InputError, match="cache of other images, of another network"):
-        build_cache(files, other, SPEC, tmp_path / "c")
+        open_inputs(files, other, SPEC, tmp_path / "c")
 
 
 def test_an_unreadable_image_is_left_out(network, photos, tmp_path):
     (photos / "train" / "a" / "0.png").write_bytes(b"no image")
     files = find_images(photos / "train")
-    cache = build_cache(files, network, SPEC, tmp_path / "c")
+    cache = open_inputs(files, network, SPEC, tmp_path / "c")
     assert len(cache) == 23
     assert [name for name, _ in cache.failures] == ["a/0.png"]
     assert cache.ids[0] == "a/1.png"
@@ -104,17 +104,17 @@ def test_an_unreadable_image_is_left_out(network, photos, tmp_path):
 def test_no_image_at_all(network, tmp_path):
     (tmp_path / "x.png").write_bytes(b"no image")
     with pytest.raises(InputError, match="none of 1 image could"):
-        build_cache(find_images(tmp_path / "x.png"), network, SPEC, tmp_path / "c")
+        open_inputs(find_images(tmp_path / "x.png"), network, SPEC, tmp_path / "c")
 
 
 def test_a_damaged_part_is_computed_again(network, photos, tmp_path):
     files = find_images(photos / "train")
-    cache = build_cache(files, network, SPEC, tmp_path / "c")
+    cache = open_inputs(files, network, SPEC, tmp_path / "c")
     rows, views = np.arange(24), np.full(24, 1)
     before = cache.load(rows, views)
     (part,) = (tmp_path / "c").iterdir()
     part.write_bytes(part.read_bytes()[:-100])
-    again = build_cache(files, network, SPEC, tmp_path / "c")
+    again = open_inputs(files, network, SPEC, tmp_path / "c")
     assert torch.equal(again.load(rows, views), before)
 
 
@@ -123,14 +123,14 @@ def blocks():
     return nn.Sequential(nn.Conv2d(3, 4, 4, 4), nn.ReLU(), nn.Conv2d(4, 6, 3, padding=1))
 
 
-def test_equal_to_a_cache_of_the_pixels(blocks, photos, tmp_path):
+def test_decoded_images_are_what_the_network_takes(blocks, photos):
     files = find_images(photos / "train")
     network = open_network(blocks, "all")
-    cache = build_cache(files, network, SPEC, tmp_path / "cache")
     inputs = decoded_images(files, network, SPEC)
-    assert (len(inputs), inputs.n_views, inputs.ids) == (len(cache), cache.n_views, cache.ids)
+    assert (len(inputs), inputs.n_views, inputs.ids) == (24, 3, [file.id for file in files])
     rows, views = np.array([5, 5, 0, 7]), np.array([0, 2, 1, 1])
-    np.testing.assert_allclose(inputs.load(rows, views), cache.load(rows, views), atol=1e-3)
+    tiles = [SPEC.tiles(files[i])[view] for i, view in zip(rows, views, strict=True)]
+    np.testing.assert_array_equal(inputs.load(rows, views), network.trunk_maps(np.stack(tiles)))
 
 
 def test_a_network_without_a_trunk_needs_no_cache(blocks, photos, tmp_path):

@@ -50,7 +50,7 @@ class ImageSpec:
         return [as_array(self.views.view(image, file.id, view), shape) for view in views]
 
 
-def build_cache(
+def open_inputs(
     files: Sequence[ImageFile],
     network: Network,
     image_spec: ImageSpec,
@@ -60,8 +60,11 @@ def build_cache(
     """Compute or read the activations of the trunk, in parts; an interrupted run is resumed.
 
     Unreadable images are skipped. The folder is for this cache only and created if needed; None:
-    the checkpoint of the context, which also receives progress.
+    the checkpoint of the context, which also receives progress. A network without a trunk reads
+    images that are decoded on demand.
     """
+    if not len(network.trunk):
+        return decoded_images(files, network, image_spec)
     context = context or Context()
     if folder is not None:
         context = replace(context, store=_open_cache(Path(folder), files, network, image_spec))
@@ -162,16 +165,3 @@ def decoded_images(
         return torch.from_numpy(network.trunk_maps(np.stack([tile for (tile,) in tiles])))
 
     return MultiViewDataset(len(ids), image_spec.views.count + 1, load, ids, failures)
-
-
-def open_inputs(
-    files: Sequence[ImageFile],
-    network: Network,
-    image_spec: ImageSpec,
-    folder: str | Path | None,
-    context: Context | None = None,
-) -> MultiViewDataset:
-    """Return the trunk's activations (see `build_cache`); without a trunk the images themselves."""
-    if len(network.trunk):
-        return build_cache(files, network, image_spec, folder, context)
-    return decoded_images(files, network, image_spec)
