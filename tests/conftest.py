@@ -21,6 +21,7 @@ THOROUGH = (
     "tests/cli/test_interrupt.py::test_kill_and_resume",
     "tests/faults/test_foreign_files.py::test_two_fits_of_one_output",
     "tests/faults/test_matrix.py::test_sample[embed",
+    "tests/faults/test_mutations.py::test_sample",
     "tests/faults/test_two_processes.py",
     "tests/io/features/test_changes.py::test_maps_of_other_libraries_are_left_to_the_system",
     "tests/runtime/test_locks.py::test_everything_works_without_fcntl",
@@ -34,11 +35,20 @@ THOROUGH = (
     # whole runs whose parts have tests of their own
     "tests/cli/commands/test_benchmark.py::test_from_images_to_figures",
     "tests/cli/commands/test_benchmark.py::test_figures_of_any_image_set",
+    "tests/cli/commands/test_benchmark.py::test_from_descriptors",
     "tests/pages/demo/test_drawings.py",
-    "tests/pages/explorer/test_command.py::test_it_says_where_it_listens_and_stops_on_ctrl_c[0",
+    "tests/pages/demo/test_code.py",
+    "tests/pages/explorer/test_command.py::test_it_says_where_it_listens_and_stops_on_ctrl_c",
     "tests/pages/report/test_command.py::test_partial_labels_are_judged_on_the_labeled_rows[m",
     "tests/pages/report/test_command.py::test_partial_labels_are_judged_on_the_labeled_rows[o",
     "tests/pages/report/test_command.py::test_two_models_on_one_page",
+    # the other window and colors of what is checked for accessibility
+    "tests/pages/browser/test_explorer.py::test_accessible[390-dark]",
+    "tests/pages/browser/test_gallery.py::test_accessible[390-dark]",
+    "tests/pages/browser/test_report.py::test_accessible[390-dark]",
+    "tests/pages/browser/test_two_models.py::test_accessible[390-dark]",
+    "tests/runtime/test_files.py::test_a_folder_is_complete_or_noticed_whatever_fails[E",
+    "tests/runtime/test_files.py::test_a_pair_is_old_or_new_or_refused_whatever_fails[E",
     "tests/pages/figures/test_tiles.py::test_framework_figure_tells_a_real_fit",
 )
 
