@@ -166,9 +166,8 @@ class Benchmark:
                 stacklevel=2,
             )
         features, place = read_features(path), {name: i for i, name in enumerate(images.paths)}
-        rows = np.array(
-            [place[name] for name in (features.ids if features.ids is not None else ())]
-        )
+        assert features.ids is not None
+        rows = np.array([place[name] for name in features.ids])
         origin = {
             "dataset": images.name,
             "images": len(files),

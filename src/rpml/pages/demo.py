@@ -269,7 +269,7 @@ def _draw(
             neighbors[title] = nearest[queries].astype(np.intp)
     try:
         names = np.array([f"{a} {c}" for a, c in zip(test.alphabet, test.character, strict=True)])
-        figure = retrieval_figure(test.images, names, queries, neighbors, width=12)
+        figure = retrieval_figure(test.images.__getitem__, names, queries, neighbors, width=12)
         figure.savefig(folder / "neighbors.png", dpi=100)
     except MissingExtraError as error:
         note(f"No picture: {error}.")

@@ -208,14 +208,11 @@ def _retrievals(
         queries = choose_queries(last, labels, options.n_queries, successful)
         if not len(queries):
             continue
-        rows = np.column_stack([queries, *(near[queries] for near in nearest.values())])
-        shown, places = np.unique(rows, return_inverse=True)
-        own, *panels = np.split(places.reshape(rows.shape), 1 + TOP * np.arange(len(nearest)), 1)
         figures[f"retrieval-{name}"] = retrieval_figure(
-            pictures(labeled[shown].tolist(), TILE),
-            np.asarray(labels)[shown],
-            own[:, 0],
-            dict(zip(nearest, panels, strict=True)),
+            lambda rows: pictures(labeled[rows].tolist(), TILE),
+            labels,
+            queries,
+            {title: near[queries] for title, near in nearest.items()},
             options.width,
         )
     return figures

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,7 +33,7 @@ _CHARACTER = 0.58  # width of a character relative to the font size
 
 
 def retrieval_figure(
-    images: NDArray[np.generic],
+    read: Callable[[Sequence[int]], NDArray[np.generic]],
     classes: NDArray[np.generic],
     queries: NDArray[np.intp],
     nearest: Mapping[str, NDArray[np.intp]],
@@ -42,8 +42,9 @@ def retrieval_figure(
     """Draw queries, one per line, and their nearest rows by each embedding side by side.
 
     Right ones are framed green, wrong ones red with a cut corner, for color-blind readers. The name
-    of its class is below every picture. `images` are (n, side, side) values from 0 to 1 or RGB
-    bytes, `nearest` maps titles to (n_queries, k) rows, and `width` is in inches.
+    of its class is below every picture. `read` returns the pictures of rows as (n, side, side)
+    values from 0 to 1 or RGB bytes, `nearest` maps titles to (n_queries, k) rows, and `width` is in
+    inches.
     """
     columns = {"query": queries[:, None], **nearest}
     widths = [_PITCH * rows.shape[1] + _SPACE for rows in columns.values()]
@@ -51,6 +52,7 @@ def retrieval_figure(
     points = 72 * width / across  # per side of a picture
     size = min(_NAME_SIZE, max(4.0, points / 5.5))
     shown = np.unique(np.concatenate([rows.ravel() for rows in columns.values()])).tolist()
+    images = dict(zip(shown, read(shown), strict=True))
     names = {row: _wrapped(str(classes[row]), points / (0.6 * size)) for row in shown}
     lines = max(name.count("\n") + 1 for name in names.values())
     head, pitch = 2 * _TITLE_SIZE / points, 1 + (1.2 * lines + 0.7) * size / points

@@ -210,7 +210,9 @@ def test_frames_are_green_for_right_and_red_for_wrong(tmp_path):
     found = {"first": np.array([[1, 1]]), "second": np.array([[2, 1]])}
     # a width at which a side of a picture is 100 pixels: query, two panels of two, two spaces
     width = 1.06 + 4 * 1.06 + 0.35 + 0.35
-    retrieval_figure(images, classes, np.array([0]), found, width).savefig(path, dpi=100)
+    retrieval_figure(images.__getitem__, classes, np.array([0]), found, width).savefig(
+        path, dpi=100
+    )
     pixels = (imread(path)[..., :3] * 255).round().astype(int).reshape(-1, 3)
     right, wrong = (np.sum(np.all(np.abs(pixels - c) <= 1, axis=1)) for c in (RIGHT, WRONG))
     frame = 100 * 100 - 88 * 88

@@ -80,7 +80,7 @@ def test_a_foreign_file_is_left_alone(
         start_work(again, sample.X, tree=False, cache=path).join()
     assert path.read_bytes() == content
     assert again.maps.value == catalog.maps.value
-    assert "is not a cache of this explorer" in caplog.text
+    assert "the map is drawn again at the next start" in caplog.text
 
 
 def test_a_model_is_no_cache(catalog: Catalog, sample: Sample, tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ class Answers:
             return integer(query, "row", 0, 0, len(self.catalog) - 1)
         if "id" in query:
             name = query["id"]
-            match = self.catalog.row_of(name)
+            match = self.catalog.rows.get(name)
             if match is None:
                 short = name if len(name) <= 80 else name[:80] + "…"
                 raise RequestError(404, f"there is no item with the id {short!r}")

@@ -236,7 +236,7 @@ def _shown(picture: bytes | None) -> Response:
 
 async def _upload_vector(request: Request) -> Response:
     data, catalog = await _body(request, MAX_VECTOR_BYTES), request.app.state.answers.catalog
-    return _uploaded(request, parse_vector(data, catalog.n_features), None)
+    return _uploaded(request, parse_vector(data, catalog.indices["raw"].n_dims), None)
 
 
 async def _upload_image(request: Request) -> Response:

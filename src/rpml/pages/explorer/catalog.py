@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import rpml
 from rpml.estimator import RPML
 from rpml.io.container import Arrays, read_container, write_container
-from rpml.pages.explorer.clusters import Clusters, ascent_tree, distinctive_words, find_clusters
+from rpml.pages.explorer.clusters import Clusters, ascent_tree, find_clusters, make_clusters
 from rpml.pages.explorer.index import ExactIndex
 from rpml.pages.items import Category, Items, encode_category, fitted_on
 from rpml.pages.layout import linked_maps, quantized
@@ -66,7 +66,7 @@ class Catalog:
     def __post_init__(self) -> None:
         self.models = {"rpml": self.model}
         self.titles = {"raw": "Raw features", "rpml": "RPML embedding"}
-        self._rows = {name: row for row, name in enumerate(self.items.ids)}
+        self.rows = {name: row for row, name in enumerate(self.items.ids)}
         columns = [self.items.ids, self.items.texts, *self.items.metadata.values()]
         rows = zip(*(column for column in columns if column is not None), strict=True)
         self._searched = ["\n".join(row).casefold() for row in rows]
@@ -76,10 +76,6 @@ class Catalog:
 
     def add_model(self, space: str, title: str, model: RPML, index: ExactIndex) -> None:
         self.titles[space], self.models[space], self.indices[space] = title, model, index
-
-    @property
-    def n_features(self) -> int:
-        return self.indices["raw"].n_dims
 
     @property
     def columns(self) -> dict[str, list[str]]:
@@ -96,9 +92,6 @@ class Catalog:
             columns[f"{name} (metadata)" if name in columns else name] = column
         return columns
 
-    def row_of(self, name: str) -> int | None:
-        return self._rows.get(name)
-
     def find(self, text: str) -> NDArray[np.intp]:
         """Return rows that contain the text in any column but the cluster, an exact id first."""
         wanted = text.casefold()
@@ -108,7 +101,7 @@ class Catalog:
         if self.items.labels is not None:
             matches |= [wanted in (label or "").casefold() for label in self.items.labels]
         rows = np.flatnonzero(matches)
-        exact = self.row_of(text)
+        exact = self.rows.get(text)
         return rows if exact is None else np.append(exact, rows[rows != exact])
 
     @property
@@ -216,17 +209,8 @@ def _prepare_clusters(catalog: Catalog, X: Array, seed: int, tree: bool) -> Clus
     else:
         catalog.tree_reason = "it is not computed for so many rows unless started with --tree"
     rng = np.random.default_rng(seed)
-    clusters = find_clusters(catalog.labels, catalog.indices["rpml"], parents, rng)
-    _name_clusters(catalog, clusters)
-    return clusters
-
-
-def _name_clusters(catalog: Catalog, clusters: Clusters) -> None:
-    """Add the distinctive words of their texts to the clusters."""
-    if catalog.items.texts is not None:
-        codes = np.searchsorted(clusters.names, clusters.labels)
-        codes = np.where(clusters.labels >= 0, codes, -1)
-        clusters.words.extend(distinctive_words(catalog.items.texts, codes))
+    embedding, texts = catalog.indices["rpml"], catalog.items.texts
+    return find_clusters(catalog.labels, embedding, parents, rng, texts)
 
 
 def _draw_maps(catalog: Catalog, seed: int) -> dict[str, bytes]:
@@ -255,13 +239,9 @@ def load_cache(catalog: Catalog, path: Path, key: str) -> bool:
         if any(p.dtype != POINTS or p.shape != (len(catalog), 2) for p in points.values()):
             return False
         if "labels" in arrays:
-            labels = arrays["labels"]
-            names, sizes = np.unique(labels[labels >= 0], return_counts=True)
-            impurity, parents = arrays["impurity"], arrays.get("parents")
-            clusters = Clusters(labels, names, sizes, arrays["modes"], impurity, parents)
-            _name_clusters(catalog, clusters)
-            catalog.labels = labels
-            catalog.clusters.finish(clusters)
+            catalog.labels, texts = arrays["labels"], catalog.items.texts
+            found = (arrays["modes"], arrays["impurity"], arrays.get("parents"), texts)
+            catalog.clusters.finish(make_clusters(catalog.labels, *found))
         else:
             catalog.clusters.fail(metadata["reason"])
     except (ModelFormatError, KeyError):
@@ -292,11 +272,5 @@ def save_cache(catalog: Catalog, path: Path, key: str) -> None:
         if path.exists():
             read_container(path, KIND, VERSION)
         write_container(path, arrays, {"key": key, **reasons}, KIND, VERSION)
-    except ModelFormatError:
-        logger.warning(
-            "%s exists and is not a cache of this explorer: the map is drawn again at the next "
-            "start",
-            path,
-        )
-    except (InputError, OSError) as error:
+    except (ModelFormatError, InputError, OSError) as error:  # or another file has this name
         logger.warning("the map is drawn again at the next start: %s", error)

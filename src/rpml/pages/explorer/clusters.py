@@ -1,7 +1,7 @@
 """The clusters of the rows: sizes, modes, impurity, the ascent tree and distinctive words."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ class Clusters:
     modes: NDArray[np.intp]
     impurity: NDArray[np.float64]
     parents: NDArray[np.intp] | None
-    words: list[list[str]] = field(default_factory=list)
+    words: list[list[str]]
 
     def title(self, name: int) -> str:
         """Return the number of a cluster and its distinctive words."""
@@ -62,20 +62,35 @@ class Clusters:
         return np.flatnonzero(self.labels == name)
 
 
+def make_clusters(
+    labels: Labels,
+    modes: NDArray[np.intp],
+    impurity: NDArray[np.float64],
+    parents: NDArray[np.intp] | None,
+    texts: Sequence[str] | None,
+) -> Clusters:
+    """Count the clusters and name them by their texts."""
+    names, sizes = np.unique(labels[labels >= 0], return_counts=True)
+    codes = np.where(labels >= 0, np.searchsorted(names, labels), -1)
+    words = [] if texts is None else distinctive_words(texts, codes)
+    return Clusters(labels, names, sizes, modes, impurity, parents, words)
+
+
 def find_clusters(
     labels: NDArray[np.intp],
     embedding: ExactIndex,
     parents: NDArray[np.intp] | None,
     rng: np.random.Generator,
+    texts: Sequence[str] | None = None,
 ) -> Clusters:
-    """Compute sizes, modes and impurity of the clusters in `labels`."""
+    """Compute modes and impurity of the clusters in `labels`."""
     rows = np.flatnonzero(labels >= 0)
     names, codes = np.unique(labels[rows], return_inverse=True)
     sizes = np.bincount(codes, minlength=len(names))
     below = np.zeros(len(rows), np.bool_) if parents is None else parents[rows] != rows
     order = np.lexsort((rows, -_centrality(rows, codes, embedding), below, codes))
     modes = rows[order[np.cumsum(sizes) - sizes]]  # the first row of each cluster
-    return Clusters(labels, names, sizes, modes, _impurity(labels, embedding, rng), parents)
+    return make_clusters(labels, modes, _impurity(labels, embedding, rng), parents, texts)
 
 
 def _centrality(rows: NDArray[np.intp], codes: NDArray[np.intp], embedding: ExactIndex) -> Array:
