@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import resource
 import struct
 import zipfile
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 from rpml.io.container import read_container, write_container
-from rpml.runtime.errors import ModelFormatError
+from rpml.runtime.errors import ModelFormatError, WriteError
 
 ARRAYS = {
     "mean": np.arange(6, dtype=np.float32),
@@ -215,6 +216,17 @@ def test_disguises(tmp_path, monkeypatch):
     save_file({"a": np.zeros(3)}, tmp_path / "s")
     assert "not written by rpml" in refusal(tmp_path / "s")
     assert not (tmp_path / "executed").exists()
+
+
+def test_a_full_disk_is_named(model):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(WriteError, match=r"m\.rpml: File too large$"):
+            write_container(model, {"a": np.zeros(1000)}, {}, "model", 1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert read_container(model, "model", 1)[1]["metadata"] == METADATA
 
 
 def test_future_version_names_both(model):

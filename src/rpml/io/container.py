@@ -3,9 +3,11 @@
 Nothing in them is executable, and reading one allocates no more than the file holds.
 """
 
+import errno
 import hashlib
 import json
 import os
+import re
 import stat
 from collections.abc import Mapping
 from os import PathLike
@@ -79,8 +81,10 @@ def write_container(
     with atomic_output(path, overwrite) as temporary:
         try:
             save_file(stored, temporary, {"rpml": text})
-        except SafetensorError as error:  # such as a full disk
-            raise OSError(first_line(error)) from error
+        except SafetensorError as error:  # a full disk: "I/O error: ... (os error 28)"
+            code = re.search(r"os error (\d+)", str(error))
+            number = int(code[1]) if code else errno.EIO
+            raise OSError(number, os.strerror(number)) from error
 
 
 def is_container(path: str | Path, kind: str) -> bool:
