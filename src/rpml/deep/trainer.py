@@ -11,6 +11,7 @@ import itertools
 import logging
 import math
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -208,15 +209,19 @@ class Trainer:
         """One optimizer step; returns the loss and the norm of the mean of the features."""
         maps = maps.to(self.device)
         features = self.student.features(maps)
-        rows = self._tensor(indices.rows)
+        rows, labels = (
+            torch.as_tensor(part).to(maps.device) for part in (indices.rows, indices.labels)
+        )
+        with torch.no_grad():
+            teacher = self.teacher.features(maps) if self.method.needs_teacher else None
         batch = Batch(
             features,
             self.student.embed(features),
-            self._tensor(indices.labels),
+            labels,
             rows,
             self.student.projection,
             rng,
-            self._teacher_features(maps) if self.method.needs_teacher else None,
+            teacher,
             None if indices.weights is None else torch.from_numpy(indices.weights).to(features),
         )
         loss = self.loss(batch) + self.distillation.loss(features, rows)
@@ -228,13 +233,6 @@ class Trainer:
         new = features.detach().cpu().numpy()
         self._update_features(indices.rows, new)
         return float(loss.detach()), float(np.linalg.norm(new.mean(axis=0)))
-
-    @torch.no_grad()
-    def _teacher_features(self, maps: torch.Tensor) -> torch.Tensor:
-        return self.teacher.features(maps)
-
-    def _tensor(self, indices: Indices) -> torch.Tensor:
-        return torch.from_numpy(np.asarray(indices, np.int64)).to(self.device)
 
     def _update_teacher(self) -> None:
         """Exponential moving average of the trained parameters; the others are copied."""
@@ -251,11 +249,12 @@ class Trainer:
             features[i] = unit_rows((momentum * features[i] + (1 - momentum) * x)[None])[0]
 
     def _check(self, loss: float, mean_norm: float, step: int) -> None:
-        if math.isfinite(loss) and mean_norm < _COLLAPSED:
-            return
-        problem = "the features of all images have become the same"
         if not math.isfinite(loss):
             problem = f"the loss is {loss}"
+        elif mean_norm >= _COLLAPSED:
+            problem = "the features of all images have become the same"
+        else:
+            return
         raise TrainingError(
             f"{self.method.title}: {problem} in epoch {self.epoch + 1}, batch {step + 1}: "
             f"lower the learning_rate ({self.learning_rate:g} now) or raise "
@@ -292,19 +291,15 @@ class Trainer:
 
     def _restore(self, arrays: Arrays, metadata: Json) -> None:
         self.features[:] = arrays["features"]
+        states: dict[str, dict[str, torch.Tensor]] = defaultdict(dict)
+        for name, array in arrays.items():
+            owner, _, key = name.partition("/")
+            states[owner][key] = torch.from_numpy(np.array(array))
         for name in _MODULES:
-            getattr(self, name).load_state_dict(_tensors(arrays, f"{name}/"))
-        slots: dict[int, dict[str, torch.Tensor]] = {}
-        for name, tensor in _tensors(arrays, "optimizer/").items():
+            getattr(self, name).load_state_dict(states[name])
+        slots: dict[int, dict[str, torch.Tensor]] = defaultdict(dict)
+        for name, tensor in states["optimizer"].items():
             index, key = name.split("/")
-            slots.setdefault(int(index), {})[key] = tensor
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": slots})
+            slots[int(index)][key] = tensor
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": dict(slots)})
         self.epoch, self.history = metadata["epoch"], list(metadata["history"])
-
-
-def _tensors(arrays: Arrays, prefix: str) -> dict[str, torch.Tensor]:
-    return {
-        name.removeprefix(prefix): torch.from_numpy(np.array(array))
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }

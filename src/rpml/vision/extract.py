@@ -245,16 +245,10 @@ def extract(
     followed by its views; images that cannot be used are in `failures`.
     """
     job = Job(files, backbone, recipe or Recipe(), execution or Execution())
-    parts = list(iter_parts(job, Context()))
-    failures = [failure for part in parts for failure in part.failures]
-    parts = [part for part in parts if len(part.values)]
-    if not parts:
-        raise nothing_left(failures)
-    image, view, values = (
-        np.concatenate([getattr(part, name) for part in parts])
-        for name in ("image", "view", "values")
-    )
-    return Part(image, view, values, failures)
+    part = _compute(job, slice(0, len(files)), lambda images: None)
+    if not len(part.values):
+        raise nothing_left(part.failures)
+    return part
 
 
 def nothing_left(failures: Sequence[Failure]) -> InputError:
