@@ -298,6 +298,21 @@ def test_one_flush_per_file_and_folder(tmp_path, monkeypatch):
     assert len(flushed) == 2
 
 
+@pytest.mark.parametrize("code", [errno.EIO, errno.EINVAL])
+def test_a_disk_that_fails_to_flush_the_names_is_an_error(tmp_path, monkeypatch, code):
+    def fsync(file):
+        if isinstance(file, int):  # the folder
+            raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    if code == errno.EINVAL:  # a file system that cannot
+        write(tmp_path / "f", "x")
+    else:
+        with pytest.raises(InputError, match=r"cannot write .*Input/output error"):
+            write(tmp_path / "f", "x")
+    assert contents(tmp_path) == {"f": "x"}
+
+
 def write_folder(folder, files, overwrite=True):
     with folder_outputs(folder, overwrite) as outputs:
         for name, text in files.items():

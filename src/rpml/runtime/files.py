@@ -328,9 +328,12 @@ def _link(draft: Path, target: Path) -> None:
 
 def _sync_folder(folder: Path) -> None:
     """Flush the new names to disk, where the system can."""
-    with suppress(OSError):
+    try:
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+    except OSError as error:  # Windows and some file systems cannot; a disk that fails is an error
+        if error.errno in (errno.EIO, errno.ENOSPC):
+            raise
