@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from errno import ELOOP, ENAMETOOLONG, ENOTDIR, EROFS
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, NoReturn, TypeGuard
 
 import typer
@@ -41,7 +41,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
                 os.environ[name] = str(threads)
         try:
             with warnings.catch_warnings():
-                warnings.showwarning = _show_warning(bool(options.get("quiet")))
+                warnings.showwarning = partial(_show_warning, bool(options.get("quiet")))
                 function(**options)
         except (typer.Exit, typer.Abort):
             raise
@@ -187,11 +187,8 @@ def _echo_error(message: str, code: int) -> None:
     typer.echo(json.dumps({"error": message, "exit_code": code}))
 
 
-def _show_warning(quiet: bool) -> Callable[..., None]:
-    def show(message: object, category: type[Warning], *rest: object, **more: object) -> None:
-        text = in_shell_words(one_line(message))
-        SHOWN.append(text)
-        if not quiet and issubclass(category, UserWarning):
-            say(f"rpml: warning: {text}", err=True)
-
-    return show
+def _show_warning(quiet: bool, message: object, category: type[Warning], *where: object) -> None:
+    text = in_shell_words(one_line(message))
+    SHOWN.append(text)
+    if not quiet and issubclass(category, UserWarning):
+        say(f"rpml: warning: {text}", err=True)

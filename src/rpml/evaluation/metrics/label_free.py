@@ -57,25 +57,21 @@ def effective_rank(shares: Array) -> float:
     return float(np.exp(-(used * np.log(used)).sum()))
 
 
-def hubness(neighbors: NDArray[np.integer], k: int) -> float:
-    """Return the skewness of how often a row is among the k nearest of others; 0 if uniform."""
-    counts = np.bincount(neighbors[:, :k].ravel(), minlength=len(neighbors)).astype(np.float64)
-    centered = counts - counts.mean()
-    spread = float(np.sqrt((centered**2).mean()))
-    return float((centered**3).mean() / spread**3) if spread > 0 else 0.0
-
-
 def hubness_interval(neighbors: NDArray[np.integer], k: int, rng: np.random.Generator) -> Interval:
-    """Return the hubness with its percentile interval over resampled rows."""
+    """Return the hubness with its percentile interval over resampled rows.
+
+    It is the skewness of how often a row is among the k nearest of others; 0 if uniform.
+    """
     counts = np.bincount(neighbors[:, :k].ravel(), minlength=len(neighbors))
     values, times = np.unique(counts, return_counts=True)
-    draws = rng.multinomial(len(counts), times / len(counts), size=N_RESAMPLES) / len(counts)
-    centered = values - (draws @ values)[:, None]
-    spread = np.sqrt((draws * centered**2).sum(axis=1))
-    third = (draws * centered**3).sum(axis=1)
+    draws = rng.multinomial(len(counts), times / len(counts), size=N_RESAMPLES)
+    shares = np.vstack([times, draws]) / len(counts)
+    centered = values - (shares @ values)[:, None]
+    spread = np.sqrt((shares * centered**2).sum(axis=1))
+    third = (shares * centered**3).sum(axis=1)
     skewness = np.divide(third, spread**3, out=np.zeros_like(third), where=spread > 0)
-    low, high = np.quantile(skewness, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(hubness(neighbors, k), float(low), float(high))
+    low, high = np.quantile(skewness[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(float(skewness[0]), float(low), float(high))
 
 
 def is_antihub(neighbors: NDArray[np.integer], k: int) -> NDArray[np.bool_]:
