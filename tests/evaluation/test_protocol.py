@@ -42,8 +42,8 @@ def test_rows_equal_the_estimators_called_by_hand() -> None:
     y = data.labels[~data.train]
     assert np.allclose(embeddings["pca"], Z, atol=1e-6)
     recall = {f"recall@{k}": v for k, v in recall_at_k(Z, y).items()}
-    assert row.scores == {"cosine": {**clustering_scores(Z, y), **recall}}
-    assert row.settings == {"class": "PCA", "n_components": 5}
+    assert row["scores"] == {"cosine": {**clustering_scores(Z, y), **recall}}
+    assert row["settings"] == {"class": "PCA", "n_components": 5}
 
 
 def test_labels_of_training_rows_change_nothing() -> None:
@@ -53,22 +53,22 @@ def test_labels_of_training_rows_change_nothing() -> None:
     shuffled[rows] = np.random.default_rng(1).permutation(shuffled[rows])
     other = Descriptors(data.X, shuffled, data.train, data.origin)
     (a, _), (b, _) = (run_methods(d, ["pca-whitened", "rpml"], 4) for d in (data, other))
-    assert [r.scores for r in a] == [r.scores for r in b]
+    assert [r["scores"] for r in a] == [r["scores"] for r in b]
 
 
 def test_every_method_runs() -> None:
     rows, embeddings = run_methods(make_data(), list(DEFAULT_METHODS), 4)
-    assert [row.method for row in rows] == list(DEFAULT_METHODS)
+    assert [row["method"] for row in rows] == list(DEFAULT_METHODS)
     for row in rows:
-        assert row.dim == (16 if row.method in ("raw", "whitened-512") else 4)
-        assert embeddings[row.method].shape == (120, row.dim)
-        for scores in row.scores.values():
+        assert row["dim"] == (16 if row["method"] in ("raw", "whitened-512") else 4)
+        assert embeddings[row["method"]].shape == (120, row["dim"])
+        for scores in row["scores"].values():
             assert 0 <= scores["nmi"] <= 1
             assert {f"recall@{k}" for k in (1, 2, 4, 8)} < set(scores)
-    by_name = {row.method: row for row in rows}
-    assert set(by_name["paper-stochastic"].scores) == {"cosine", "euclidean"}
-    assert set(by_name["rpml"].scores) == {"cosine"}
-    assert by_name["srpml-random"].settings["init"] == "random"
+    by_name = {row["method"]: row for row in rows}
+    assert set(by_name["paper-stochastic"]["scores"]) == {"cosine", "euclidean"}
+    assert set(by_name["rpml"]["scores"]) == {"cosine"}
+    assert by_name["srpml-random"]["settings"]["init"] == "random"
 
 
 def test_finished_rows_are_found_again(tmp_path: Path) -> None:

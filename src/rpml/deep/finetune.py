@@ -29,7 +29,7 @@ from rpml.deep.methods import METHODS, check_methods
 from rpml.deep.methods.base import Indices
 from rpml.deep.schedule import BUDGETS, Schedule, paper_schedule
 from rpml.deep.trainer import Trainer
-from rpml.evaluation.protocol import MeasuredRow, scores_of
+from rpml.evaluation.protocol import scores_of
 from rpml.io.checkpoint import Checkpoint, ResumableRun, check_directory, fingerprint
 from rpml.io.datasets.image_sets import ImageSet
 from rpml.method.whitening.linear_map import identity
@@ -299,9 +299,7 @@ class DeepProtocol:
         store = Checkpoint(folder, self.digest, settings, resume=True)
         return Context(self.training.schedule.seed, self.context.report, store)
 
-    def run(
-        self, names: Sequence[str], ks: tuple[int, ...]
-    ) -> tuple[list[MeasuredRow], dict[str, Array]]:
+    def run(self, names: Sequence[str], ks: tuple[int, ...]) -> tuple[list[Json], dict[str, Array]]:
         """Return rows of the initial embedder and of every method, and their test embeddings."""
         Z = {"deep-frozen": descriptors(self.embedder, self.test)}
         rows = [self._row("frozen", "before training (linear RPML)", Z["deep-frozen"], ks)]
@@ -314,13 +312,13 @@ class DeepProtocol:
             row = self._row(name, f"{method.title}, end to end", Z[f"deep-{name}"], ks)
             seconds = round(sum(epoch["seconds"] for epoch in trainer.history), 3)
             settings = {**asdict(schedule), "history": trainer.history}
-            rows.append(
-                replace(row, seconds=seconds, settings=settings, uses_labels=method.uses_labels)
-            )
+            row |= {"seconds": seconds, "settings": settings, "uses_labels": method.uses_labels}
+            rows.append(row)
         return rows, Z
 
-    def _row(self, name: str, title: str, Z: Array, ks: tuple[int, ...]) -> MeasuredRow:
+    def _row(self, name: str, title: str, Z: Array, ks: tuple[int, ...]) -> Json:
         schedule = self.training.schedule
         scores = {"cosine": scores_of(Z, self.test_classes, "cosine", ks, schedule.seed)}
         settings = {**asdict(schedule), "history": []}
-        return MeasuredRow(f"deep-{name}", title, Z.shape[1], scores, 0.0, settings)
+        row = {"method": f"deep-{name}", "title": title, "dim": Z.shape[1], "scores": scores}
+        return row | {"seconds": 0.0, "settings": settings, "warnings": [], "uses_labels": False}

@@ -7,7 +7,7 @@ for Learning Embeddings without Supervision" (preprint, 2019).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -156,24 +156,6 @@ def _split(dataset: str, path: str, y: NDArray[np.generic]) -> NDArray[np.bool_]
     return np.asarray(y.astype(np.int64) <= PUBLISHED[dataset].train_classes)
 
 
-@dataclass(frozen=True)
-class MeasuredRow:
-    """One measured row; scores are shares in [0, 1].
-
-    `scores` has an entry "cosine" and, for embeddings without unit norm, another "euclidean" (the
-    measure of the paper's authors); each has nmi, f, precision, recall and recall@K.
-    """
-
-    method: str
-    title: str
-    dim: int
-    scores: dict[str, Json]
-    seconds: float
-    settings: Json = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
-    uses_labels: bool = False
-
-
 _SCHEMA = Schema(
     {"Z": ArraySpec("f", ("rows", "dim"))},
     {
@@ -187,12 +169,16 @@ _SCHEMA = Schema(
         "uses_labels": bool,
     },
 )
-"""A finished row in a checkpoint."""
+"""A measured row in a checkpoint; scores are shares in [0, 1].
+
+`scores` has an entry "cosine" and, for embeddings without unit norm, another "euclidean" (the
+measure of the paper's authors); each has nmi, f, precision, recall and recall@K.
+"""
 
 
 def run_methods(
     data: Descriptors, names: Sequence[str], dim: int, seed: int = 0, context: Context | None = None
-) -> tuple[list[MeasuredRow], dict[str, Array]]:
+) -> tuple[list[Json], dict[str, Array]]:
     """Measure methods of the registry on descriptors; only the scores use the labels.
 
     The context's store keeps finished rows. Returns the rows, and the embedding of the test rows
@@ -206,9 +192,9 @@ def run_methods(
         saved = context.load(f"row-{method.name}", _SCHEMA)
         if saved is None:
             row, Z = measure(data, method, dim, seed)
-            context.save(f"row-{method.name}", {"Z": Z}, asdict(row))
+            context.save(f"row-{method.name}", {"Z": Z}, row)
         else:
-            row = MeasuredRow(**{name: saved[1][name] for name in _SCHEMA.metadata})
+            row = {name: saved[1][name] for name in _SCHEMA.metadata}
             Z = saved[0]["Z"]
         rows.append(row)
         embeddings[method.name] = Z
@@ -216,22 +202,22 @@ def run_methods(
     return rows, embeddings
 
 
-def measure(data: Descriptors, method: Method, dim: int, seed: int) -> tuple[MeasuredRow, Array]:
+def measure(data: Descriptors, method: Method, dim: int, seed: int) -> tuple[Json, Array]:
     """Fit a method on the training rows, embed and score the test rows."""
     train = data.train
     model, seconds, caught = method.fit(data.X[train], data.labels[train], dim, seed)
     Z, y = np.asarray(model.transform(data.X[~train]), np.float32), data.labels[~train]
     metrics = ["cosine"] + ([] if getattr(model, "normalize", True) else ["euclidean"])
-    row = MeasuredRow(
-        method.name,
-        method.title,
-        Z.shape[1],
-        {metric: scores_of(Z, y, metric, data.ks, seed) for metric in metrics},
-        seconds,
-        _settings(model),
-        caught,
-        method.uses_labels,
-    )
+    row = {
+        "method": method.name,
+        "title": method.title,
+        "dim": Z.shape[1],
+        "scores": {metric: scores_of(Z, y, metric, data.ks, seed) for metric in metrics},
+        "seconds": seconds,
+        "settings": _settings(model),
+        "warnings": caught,
+        "uses_labels": method.uses_labels,
+    }
     return row, Z
 
 
@@ -255,9 +241,7 @@ def _settings(estimator: BaseEstimator) -> Json:
     }
 
 
-def as_lines(
-    rows: Sequence[MeasuredRow], published: Sequence[Json], ks: Sequence[int]
-) -> list[list[str]]:
+def as_lines(rows: Sequence[Json], published: Sequence[Json], ks: Sequence[int]) -> list[list[str]]:
     """Return the cells of a header, of the published rows and of the measured rows."""
     lines = [["method", "dim", *_CLUSTER, *(f"R@{k}" for k in ks), "labels", "source"]]
     for quoted in published:
@@ -266,17 +250,17 @@ def as_lines(
         nmi = f"{quoted['nmi']:.1f}"
         lines.append([quoted["method"], "", nmi, "", "", "", *recall, labels, "published"])
     for row in rows:
-        for metric, scores in row.scores.items():
-            title = row.title if metric == "cosine" else f"{row.title}, Euclidean"
+        for metric, scores in row["scores"].items():
+            title = row["title"] + ("" if metric == "cosine" else ", Euclidean")
             figures = [scores[key] for key in _CLUSTER.values()]
             figures += [scores[f"recall@{k}"] for k in ks]
-            labels = "yes" if row.uses_labels else "no"
+            labels = "yes" if row["uses_labels"] else "no"
             cells = (f"{100 * figure:.1f}" for figure in figures)
-            lines.append([title, str(row.dim), *cells, labels, "measured"])
+            lines.append([title, str(row["dim"]), *cells, labels, "measured"])
     return lines
 
 
-def as_markdown(rows: Sequence[MeasuredRow], published: Sequence[Json], ks: Sequence[int]) -> str:
+def as_markdown(rows: Sequence[Json], published: Sequence[Json], ks: Sequence[int]) -> str:
     """Return a Markdown table with published figures in italics."""
     header, *body = as_lines(rows, published, ks)
     for line in body:
@@ -285,9 +269,9 @@ def as_markdown(rows: Sequence[MeasuredRow], published: Sequence[Json], ks: Sequ
     return markdown_text([header, *body])
 
 
-def as_fields(rows: Sequence[MeasuredRow], published: Sequence[Json]) -> dict[str, list[Json]]:
+def as_fields(rows: Sequence[Json], published: Sequence[Json]) -> dict[str, list[Json]]:
     """Return both kinds of rows as JSON values; published figures are in percent, as printed."""
-    measured = [{**asdict(row), "source": "measured"} for row in rows]
+    measured = [{**row, "source": "measured"} for row in rows]
     printed = {"source": "published", "unit": "percent"}
     return {"measured": measured, "published": [{**quoted, **printed} for quoted in published]}
 

@@ -18,7 +18,6 @@ from rpml.evaluation.protocol import (
     READERS,
     RECALL_AT,
     Descriptors,
-    MeasuredRow,
     as_fields,
     as_lines,
     as_markdown,
@@ -70,7 +69,7 @@ class EndToEnd:
 
     def run(
         self, dataset: str, folder: Path, ks: tuple[int, ...], context: Context
-    ) -> tuple[list[MeasuredRow], Embeddings]:
+    ) -> tuple[list[Json], Embeddings]:
         """Return the rows of the methods and their embeddings of the test images."""
         from rpml.deep.backbones import open_network
         from rpml.deep.finetune import DeepProtocol
@@ -236,7 +235,7 @@ class Benchmark:
             more = self.end_to_end.run(self.dataset, folder / "deep", data.ks, context)
             rows, embeddings = rows + more[0], embeddings | more[1]
         published = published_rows(self.dataset)
-        Z = embeddings[LEARNED if LEARNED in embeddings else rows[-1].method]
+        Z = embeddings[LEARNED if LEARNED in embeddings else rows[-1]["method"]]
         drawn = self._draw(data, Z, context) if figures else []
         fields = {**self._origin(data, key), **as_fields(rows, published), "figures": drawn}
         with atomic_outputs(folder / TABLE, replaces) as outputs:
