@@ -33,7 +33,9 @@ def main() -> None:
     names = np.array([f"{a} {c}" for a, c in zip(test.alphabet, test.character, strict=True)])
     spaces = {"raw features": X, "RPML": model.transform(X)}
     draw_figures(spaces, FOLDER, names, pictures, FigureOptions(max_images=900))
-    for path in FOLDER.glob("*.png"):  # few colors: a fraction of the bytes, no visible loss
+    (FOLDER / "map.png").unlink()
+    for name in ("framework", "quad-grid", "retrieval-successes", "retrieval-failures"):
+        path = FOLDER / f"{name}.png"  # few colors: a fraction of the bytes, no visible loss
         Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
 
 
