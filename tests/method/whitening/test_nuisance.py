@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+from rpml.method.settings import FitInputs
+from rpml.method.whitening.choice import scatter_rows
+from rpml.method.whitening.groups import no_groups
 from rpml.method.whitening.nuisance import (
     Nuisance,
     comparable_rows,
@@ -62,6 +65,15 @@ def test_values_of_few_rows_are_not_compared_and_many_values_are_sampled():
     assert len(chosen) <= 4000
     assert np.count_nonzero(counts) <= 64
     assert values[chosen].max() < 1000
+
+
+def test_a_sample_has_enough_rows_of_the_values_that_are_compared():
+    values = np.random.default_rng(0).integers(0, 1000, 60_000)
+    inputs = FitInputs(no_groups(len(values)), nuisance=Nuisance((values,), values))
+    rows = scatter_rows(inputs, np.random.default_rng(0))
+    compared = comparable_rows(values[rows], np.random.default_rng(0))
+    assert len(rows) < 25_000
+    assert len(compared) > 3500  # a third of that if the sample did not look at the values
 
 
 def test_pairs_across_values_are_mutual_and_mostly_right():

@@ -132,6 +132,18 @@ def test_pairs_that_say_nothing_new_leave_pca(nuisance, used):
     assert (scatter is prior[0]) != used
 
 
+def test_few_classes_of_many_rows_do_not_choose_too_strong_a_whitening():
+    """Pairs of the same rows would favor what separates just these classes."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(20), 20)
+    X = rng.standard_normal((20, 120))[y] + 1.5 * rng.standard_normal((400, 120))
+    X /= np.sqrt(np.arange(1, 121))
+    data = sampled(X)
+    prior = np.diag(data.deviations**2), ScatterChoice("neighbors", np.inf, {})
+    choice = pair_scatter(data, draw(y, 400, 0.0), prior, np.random.default_rng(0))[1]
+    assert choice.shrinkage >= 1 / 16
+
+
 def test_rows_too_few_to_tell_leave_pairs_alone(data):
     prior = np.eye(data.W.shape[1]), ScatterChoice("none", np.inf, {}, "too few")
     pairs = draw(np.repeat(np.arange(40), 12), 200, 0.0)

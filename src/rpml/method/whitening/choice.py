@@ -33,6 +33,7 @@ from rpml.method.whitening.neighborhoods import (
     projected,
     whiten_by,
 )
+from rpml.method.whitening.nuisance import comparable_rows
 from rpml.method.whitening.nuisance_evidence import discount, known_rows, shared_after
 from rpml.method.whitening.pairs import pair_scatter, pairs_within, with_paired
 from rpml.method.whitening.scatter_choice import ScatterChoice
@@ -118,6 +119,8 @@ def scatter_rows(inputs: FitInputs, rng: np.random.Generator) -> NDArray[np.intp
     # a sample of all rows draws nothing, so that labels that are ignored change nothing
     if inputs.classes is not None and len(rows) < n:
         rows = with_labeled(rows, inputs.classes, rng)
+    if inputs.nuisance is not None and len(rows) < n:  # enough rows of each value that is compared
+        rows = np.union1d(rows, comparable_rows(inputs.nuisance.values, rng))
     return rows if inputs.pairs is None else with_paired(rows, inputs.pairs, n, rng)
 
 

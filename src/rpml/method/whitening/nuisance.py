@@ -106,9 +106,9 @@ def _explained(Y: Array, column: NDArray[np.generic]) -> tuple[Array, Array, flo
 def comparable_rows(values: Index, rng: np.random.Generator) -> Index:
     """Which rows to look for neighbors across values: a sample, of values with enough rows."""
     counts = np.bincount(values[values >= 0], minlength=1)
-    common = np.flatnonzero(counts >= const.CROSS_VALUE_ROWS)
-    if len(common) > const.MAX_CROSS_VALUES:  # so that each value has rows to choose from
-        common = rng.choice(common, const.MAX_CROSS_VALUES, replace=False)
+    # few values, so that each has rows to choose from; the same ones in all rows and in a sample
+    common = np.argsort(-counts, kind="stable")[: const.MAX_CROSS_VALUES]
+    common = common[counts[common] >= const.CROSS_VALUE_ROWS]
     rows = np.flatnonzero(np.isin(values, common))
     return np.sort(rng.permutation(rows)[: const.MAX_CROSS_ROWS])
 
@@ -149,6 +149,8 @@ class CrossScatter:
     """(q, q)"""
     spread: Array
     """(q, q), of all rows, or of the documents."""
+    n_pairs: int
+    """That were found before any scatter."""
 
     def map(self, share: float, size: int) -> Array:
         """Return the map (q, size) by the scatter, of which a `share` is shrunk to a sphere."""
@@ -176,19 +178,20 @@ def cross_scatter(
     """
     q = Y.shape[1]
     spread = spread + 1e-8 * np.trace(spread) / q * np.eye(q)
-    seen = Y
+    seen, n_pairs = Y, 0
     for last in (False, True):
         pairs = cross_pairs(seen, values, k if last else 1)
         if len(pairs) == 0:
             break
+        n_pairs = n_pairs or len(pairs)
         rest = Y[pairs[:, 0]] - Y[pairs[:, 1]]
         scatter = np.asarray(transposed_times(rest, rest), np.float64) / (2 * len(pairs))
         weight = len(pairs) / (len(pairs) + const.PRIOR_PAIRS)
         scaled = prior * (np.trace(scatter) / np.trace(prior))
         scatter = weight * scatter + (1 - weight) * scaled
-        made = CrossScatter(scatter, spread)
+        made = CrossScatter(scatter, spread, n_pairs)
         if not last:
             seen = times(Y, made.map(const.CROSS_START, size).astype(Y.dtype))
     else:
         return made
-    return CrossScatter(np.eye(q) * np.trace(spread) / q, spread)
+    return CrossScatter(np.eye(q) * np.trace(spread) / q, spread, n_pairs)

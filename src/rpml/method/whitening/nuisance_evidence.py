@@ -82,15 +82,8 @@ class KnownRows:
         return const.QUERY_SHARES if self.only_queries else const.CROSS_SHARES
 
     def subset(self, rows: Index) -> KnownRows:
-        return KnownRows(
-            self.Y[rows],
-            self.nuisance.subset(rows),
-            self.asks[rows],
-            self.spread,
-            self.prior,
-            self.choice,
-            self.n_components,
-        )
+        nuisance = self.nuisance.subset(rows)
+        return replace(self, Y=self.Y[rows], nuisance=nuisance, asks=self.asks[rows])
 
 
 @single_blas_thread()
@@ -107,13 +100,14 @@ def discount(
     comparable = rows.subset(comparable_rows(rows.nuisance.values, rng))
     if len(np.unique(comparable.nuisance.values)) < 2:
         return None, replace(before, reason="fewer than two of its values have enough rows")
+    if (found - chance) / max(1e-9, 1 - chance) < const.CROSS_EXCESS:
+        hardly = "that is hardly more than by chance: there is nothing to remove"
+        return None, replace(before, reason=hardly)
     K, n_removed = removal(rows.Y, rows.nuisance.columns)
-    shortened = times(comparable.Y, K.astype(rows.Y.dtype))
-    n_pairs = len(cross_pairs(shortened, comparable.nuisance.values))
-    share, gains, reason = judge(comparable, n_pairs, rng)
+    spectrum, made, size = _discounted(comparable, K, spectrum)
+    share, gains, reason = judge(comparable, made.n_pairs, rng)
     if share is None:
         return None, replace(before, reason=reason)
-    spectrum, made, size = _discounted(comparable, K, spectrum)
     choice = ScatterChoice(
         source=source,
         shrinkage=shrinkage_of(share, made, size),
@@ -180,15 +174,10 @@ def judge(
     shrinkage that the scatter gets, None if the knowledge is not used; the rank gain of mutual
     neighbors across values per share; and the reason.
     """
-    values = rows.nuisance.values
-    found, chance = shared(rows.Y, values, rows.asks, rng)
-    excess = (found - chance) / max(1e-9, 1 - chance)
-    if excess < const.CROSS_EXCESS:
-        return None, {}, "that is hardly more than by chance: there is nothing to remove"
     if rows.only_queries and rows.choice.trains and rows.asks.sum() < const.OUTWEIGHING_QUERIES:
         few = f"{const.OUTWEIGHING_QUERIES} or more queries are needed"
         return None, {}, f"{few} to outweigh the training that they would replace"
-    judged = rows.subset(rng.permutation(len(values))[: const.JUDGED_ROWS])
+    judged = rows.subset(rng.permutation(len(rows.Y))[: const.JUDGED_ROWS])
     views = list(_views(judged, rng))
     if rows.only_queries and judged.asks.sum() < const.FEW_QUERIES:
         views += _views(judged, rng)
@@ -236,7 +225,7 @@ def _share(gain: float) -> str:
 
 def shared(Y: Array, values: Index, asks: Mask, rng: np.random.Generator) -> tuple[float, float]:
     """Return how often a row's nearest row has its value, and how often a random one has."""
-    known = rng.permutation(np.flatnonzero(values >= 0))[: const.CHECKED_ROWS]
+    known = rng.permutation(comparable_rows(values, rng))[: const.CHECKED_ROWS]
     names, asking = values[known], np.flatnonzero(asks[known])
     if len(asking) == 0:
         return 0.0, 0.0
@@ -251,13 +240,15 @@ def _views(rows: KnownRows, rng: np.random.Generator) -> Iterator[tuple[Array, I
     order = rng.permutation(np.flatnonzero(rows.asks))
     folds = order[: len(order) // 2], order[len(order) // 2 :]
     documents = np.flatnonzero(~rows.asks)
-    for fold, tested in (folds, folds[::-1]):
-        made = np.concatenate([documents, fold])
-        prior = neighborhood_scatter(rows, made, rng)
-        for seen in (half, ~half):
+    makers = [np.concatenate([documents, fold]) for fold in folds]
+    priors = [neighborhood_scatter(rows, made, rng) for made in makers]
+    for seen in (half, ~half):
+        pairs = _mutual(rows, ~seen)
+        for made, prior, tested in zip(makers, priors, folds[::-1], strict=True):
             if embeddings := _embeddings(rows, made, prior, seen):
-                pairs = _mutual(rows, made, ~seen, tested, rng)
-                yield _log_ranks(rows, embeddings, pairs), pairs[:, 0]
+                asked = rng.permutation(pairs[np.isin(pairs[:, 0], tested)])
+                asked = asked[: 2 * const.JUDGED_QUERIES]
+                yield _log_ranks(rows, embeddings, asked), asked[:, 0]
 
 
 def neighborhood_scatter(rows: KnownRows, made: Index, rng: np.random.Generator) -> Array:
@@ -303,16 +294,12 @@ def _shortened(rows: KnownRows, made: Index, Y: Array) -> tuple[Array, Array]:
     return K, times(Y, K.astype(Y.dtype))
 
 
-def _mutual(
-    rows: KnownRows, made: Index, seen: Mask, tested: Index, rng: np.random.Generator
-) -> Index:
-    """Return (m, 2) mutual neighbors across values on half of the axes, the first ones tested."""
-    Y = _shortened(rows, made, np.compress(seen, rows.Y, axis=1))[1]
+def _mutual(rows: KnownRows, seen: Mask) -> Index:
+    """Return (m, 2) mutual neighbors across values on half of the axes, in both orders."""
     known = np.flatnonzero(rows.nuisance.values >= 0)
+    Y = _shortened(rows, known, np.compress(seen, rows.Y, axis=1))[1]
     pairs = known[cross_pairs(Y[known], rows.nuisance.values[known], rows.n_mutual)]
-    both = np.concatenate([pairs, pairs[:, ::-1]])
-    asked = np.isin(both[:, 0], tested)
-    return rng.permutation(both[asked])[: 2 * const.JUDGED_QUERIES]
+    return np.concatenate([pairs, pairs[:, ::-1]])
 
 
 def _log_ranks(rows: KnownRows, embeddings: list[Array], pairs: Index) -> Array:

@@ -68,15 +68,15 @@ def pair_scatter(
     rate = right_rate(data, folds, scatter, rng)
     if rate < const.MIN_PAIR_RATE:
         return ignored(rate, "they are no closer than random rows")
-    without, *ranks = _held_out_ranks(data, folds, prior, rate)
-    best = int(np.argmin([by_pairs.mean() for by_pairs in ranks]))
-    fall = (without - ranks[best]) / rate  # wrong pairs rank alike by both
+    shrinkage = _best_shrinkage(data, pairs, rate, scatter, rng)
+    without, by_pairs = _held_out_ranks(data, folds, prior, rate, shrinkage)
+    fall = (without - by_pairs) / rate  # wrong pairs rank alike by both
     gain, needed = mean_interval(fall), const.PAIR_CLEAR * float(fall.std() / np.sqrt(len(fall)))
     measured = f"rank gain of held-out pairs {gain_text(gain)}, {needed:.3f} needed"
     if gain.value <= needed:
         return ignored(rate, measured)
     used = PairEvidence(rate, True, measured)
-    choice = replace(choice.refined_by("pairs"), shrinkage=const.PAIR_SHRINKAGES[best], pairs=used)
+    choice = replace(choice.refined_by("pairs"), shrinkage=shrinkage, pairs=used)
     return refined_scatter(data, pairs, rate, scatter), choice
 
 
@@ -123,16 +123,38 @@ def pair_correlation(W: Array, pairs: Index) -> Array:
     return np.asarray((across + across.T) / 2, np.float64)
 
 
-def _held_out_ranks(data: Coordinates, folds: list[Index], prior: Estimate, rate: float) -> Array:
-    """Log ranks of either fold of pairs by the prior, and as the other refines it, by shrinkage."""
-    scatter, before = prior[0], prior[1].shrinkage
-    ranks = []
+def _best_shrinkage(
+    data: Coordinates, pairs: Index, rate: float, prior: Array, rng: np.random.Generator
+) -> float:
+    """The shrinkage by which a third of the rows rank each other's pairs best.
+
+    Pairs of the other rows make the scatter: a row with pairs on both sides would favor a whitening
+    that is too strong for rows of new classes.
+    """
+    third, total = rng.integers(0, 3, len(data.W)), np.zeros(len(const.PAIR_SHRINKAGES))
+    for i in range(3):
+        made = pairs[(third[pairs] != i).all(axis=1)]
+        tested = pairs_within(pairs, np.flatnonzero(third == i), len(third))[: const.PAIR_QUERIES]
+        if len(made) > 0:
+            refined, rows = refined_scatter(data, made, rate, prior), data.subset(third == i)
+            for j, shrinkage in enumerate(const.PAIR_SHRINKAGES):
+                total[j] += _log_ranks(_embed(rows, refined, shrinkage), tested).sum()
+    return const.PAIR_SHRINKAGES[int(total.argmin())]
+
+
+def _held_out_ranks(
+    data: Coordinates, folds: list[Index], prior: Estimate, rate: float, shrinkage: float
+) -> Array:
+    """(2, n_pairs): log ranks of either fold of pairs by the prior, and as the other refines it."""
+    usual, ranks = data.embed_by(*prior), []
     for made, tested in (folds, folds[::-1]):
-        refined = refined_scatter(data, made, rate, scatter)
-        seen = ((scatter, before), *((refined, shrinkage) for shrinkage in const.PAIR_SHRINKAGES))
-        queries, others = tested[: const.PAIR_QUERIES, 0], tested[: const.PAIR_QUERIES, 1:]
-        ranks.append([mean_log_ranks(_embed(data, *how), queries, others) for how in seen])
+        refined = _embed(data, refined_scatter(data, made, rate, prior[0]), shrinkage)
+        ranks.append([_log_ranks(rows, tested[: const.PAIR_QUERIES]) for rows in (usual, refined)])
     return np.concatenate(ranks, axis=1)
+
+
+def _log_ranks(rows: Array, pairs: Index) -> Array:
+    return mean_log_ranks(rows, pairs[:, 0], pairs[:, 1:])
 
 
 def _embed(data: Coordinates, scatter: Array, shrinkage: float) -> Array:
