@@ -11,7 +11,6 @@ from rpml.method.whitening.nuisance import (
     comparable_rows,
     cross_pairs,
     cross_scatter,
-    no_nuisance,
     removal,
 )
 from rpml.method.whitening.nuisance_evidence import shared
@@ -119,7 +118,8 @@ def test_queries_are_one_more_value():
     assert both.columns[0].tolist() == [0, 1, -1, -1, -1]
     assert np.isnan(both.columns[1][3:]).all()
     assert both.columns[2].tolist() == [0, 0, 0, 1, 1]
-    assert no_nuisance(2).with_queries(1).values.tolist() == [0, 0, 1]
+    only = Nuisance((), np.zeros(2, np.intp))
+    assert only.with_queries(1).values.tolist() == [0, 0, 1]
 
 
 @pytest.mark.parametrize(("shift", "low", "high"), [(3.0, 0.9, 1.0), (0.0, 0.0, 0.3)])

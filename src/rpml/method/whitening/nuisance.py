@@ -50,11 +50,6 @@ class Nuisance:
         return Nuisance((*columns, is_query), values)
 
 
-def no_nuisance(n: int) -> Nuisance:
-    """Return what n documents have in common before there are queries."""
-    return Nuisance((), np.zeros(n, np.intp))
-
-
 def removal(Y: Array, columns: tuple[NDArray[np.generic], ...]) -> tuple[Array, int]:
     """Shorten rows along the directions in which the means of the values differ.
 
@@ -154,18 +149,16 @@ class CrossScatter:
 
     def map(self, share: float, size: int) -> Array:
         """Return the map (q, size) by the scatter, of which a `share` is shrunk to a sphere."""
-        return whitening_map(
-            self.scatter, self.ranking(share), shrinkage_of(share, self, size), size
-        )[:, :size]
+        shrinkage = self.shrinkage(share, size)
+        return whitening_map(self.scatter, self.ranking(share), shrinkage, size)[:, :size]
 
     def ranking(self, share: float) -> Array:
         """Return by what axes are ranked: what rows differ in beyond such pairs."""
         return self.spread - (1 - share) * self.scatter
 
-
-def shrinkage_of(share: float, made: CrossScatter, size: int) -> float:
-    """Return the shrinkage, as a multiple of trace / size, that makes up this share."""
-    return share / (1 - share) * size / len(made.scatter)
+    def shrinkage(self, share: float, size: int) -> float:
+        """Return the shrinkage, as a multiple of trace / size, that makes up this share."""
+        return share / (1 - share) * size / len(self.scatter)
 
 
 def cross_scatter(

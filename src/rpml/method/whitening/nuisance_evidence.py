@@ -40,9 +40,7 @@ from rpml.method.whitening.nuisance import (
     comparable_rows,
     cross_pairs,
     cross_scatter,
-    no_nuisance,
     removal,
-    shrinkage_of,
 )
 from rpml.method.whitening.scatter_choice import NuisanceEvidence, ScatterChoice
 from rpml.runtime.rows import Array
@@ -110,8 +108,8 @@ def discount(
         return None, replace(before, reason=reason)
     choice = ScatterChoice(
         source=source,
-        shrinkage=shrinkage_of(share, made, size),
-        evidence={shrinkage_of(share, made, size): gain for share, gain in gains.items()},
+        shrinkage=made.shrinkage(share, size),
+        evidence={made.shrinkage(share, size): gain for share, gain in gains.items()},
         reason=reason,
         trains=False,
     )
@@ -128,7 +126,7 @@ def known_rows(
     """
     deviations = data.deviations.astype(data.W.dtype)
     Y, n = data.W * deviations, len(data.W)
-    values, asks = nuisance or no_nuisance(n), np.ones(n, bool)
+    values, asks = nuisance or Nuisance((), np.zeros(n, np.intp)), np.ones(n, bool)
     if queries is not None:
         Y = np.concatenate([Y, queries * deviations])
         values = values.with_queries(len(queries))
@@ -169,10 +167,9 @@ def judge(
 ) -> tuple[float | None, dict[float, float], str]:
     """Judge the knowledge by the rows of which it is known; `n_pairs` would make the map.
 
-    The map is judged with half of the rows and of the axes. Where all make many pairs, they
-    support a stronger whitening than the best one for the few of that half. Returns the share of
-    shrinkage that the scatter gets, None if the knowledge is not used; the rank gain of mutual
-    neighbors across values per share; and the reason.
+    Where all rows make many pairs, they support a stronger whitening than the best one for the
+    few pairs of half of the rows and axes. Returns the share of shrinkage that the scatter gets,
+    None if the knowledge is not used; the rank gain per share; and the reason.
     """
     if rows.only_queries and rows.choice.trains and rows.asks.sum() < const.OUTWEIGHING_QUERIES:
         few = f"{const.OUTWEIGHING_QUERIES} or more queries are needed"
@@ -197,7 +194,10 @@ def judge(
     if -known[best] < const.CROSS_AGREES:
         what = "rows of different values that are each other's nearest have little in common"
         return None, evidence, f"{what}: it may be what matters"
-    measured = ranked(float(gains[best]), rows.only_queries)
+    who = "rows rank their counterparts of other values"
+    who = "queries rank their documents" if rows.only_queries else who
+    change = f"{_share(gains[best])} {'higher' if gains[best] >= 0 else 'lower'}"
+    measured = f"held-out {who} {change} than without it"
     if gains[best] < needed:
         unsure = f"{measured}, and {_share(needed)} would be needed to be sure"
         return None, evidence, unsure
@@ -208,14 +208,6 @@ def judge(
     over_pca = pca - np.array(known)
     strongest = int((over_pca >= near * over_pca[best]).argmax())
     return rows.shares[strongest], evidence, measured
-
-
-def ranked(gain: float, by_queries: bool) -> str:
-    """Return a gain in log rank in words."""
-    found = "held-out queries rank their documents"
-    if not by_queries:
-        found = "held-out rows rank their counterparts of other values"
-    return f"{found} {_share(gain)} {'higher' if gain >= 0 else 'lower'} than without it"
 
 
 def _share(gain: float) -> str:

@@ -69,8 +69,12 @@ def pair_scatter(
     if rate < const.MIN_PAIR_RATE:
         return ignored(rate, "they are no closer than random rows")
     shrinkage = _best_shrinkage(data, pairs, rate, scatter, rng)
-    without, by_pairs = _held_out_ranks(data, folds, prior, rate, shrinkage)
-    fall = (without - by_pairs) / rate  # wrong pairs rank alike by both
+    usual, falls = data.embed_by(*prior), []
+    for made, tested in (folds, folds[::-1]):
+        refined = _embed(data, refined_scatter(data, made, rate, scatter), shrinkage)
+        asked = tested[: const.PAIR_QUERIES]
+        falls.append(_log_ranks(usual, asked) - _log_ranks(refined, asked))
+    fall = np.concatenate(falls) / rate  # wrong pairs rank alike by both
     gain, needed = mean_interval(fall), const.PAIR_CLEAR * float(fall.std() / np.sqrt(len(fall)))
     measured = f"rank gain of held-out pairs {gain_text(gain)}, {needed:.3f} needed"
     if gain.value <= needed:
@@ -140,17 +144,6 @@ def _best_shrinkage(
             for j, shrinkage in enumerate(const.PAIR_SHRINKAGES):
                 total[j] += _log_ranks(_embed(rows, refined, shrinkage), tested).sum()
     return const.PAIR_SHRINKAGES[int(total.argmin())]
-
-
-def _held_out_ranks(
-    data: Coordinates, folds: list[Index], prior: Estimate, rate: float, shrinkage: float
-) -> Array:
-    """(2, n_pairs): log ranks of either fold of pairs by the prior, and as the other refines it."""
-    usual, ranks = data.embed_by(*prior), []
-    for made, tested in (folds, folds[::-1]):
-        refined = _embed(data, refined_scatter(data, made, rate, prior[0]), shrinkage)
-        ranks.append([_log_ranks(rows, tested[: const.PAIR_QUERIES]) for rows in (usual, refined)])
-    return np.concatenate(ranks, axis=1)
 
 
 def _log_ranks(rows: Array, pairs: Index) -> Array:
