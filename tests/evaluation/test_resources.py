@@ -36,6 +36,13 @@ def test_each_stage_grows_in_its_own_way():
     assert at["neighbors"][1] < at["neighbors"][2] < 10 * at["neighbors"][1]
 
 
+def test_a_pilot_beyond_the_subsample_took_what_the_fit_takes(monkeypatch):
+    pilot = 40_000, {"prepare": 1.0, "neighbors": 2.0, "labels": 3.0}, 0.0
+    monkeypatch.setattr(resources, "_run_pilots", lambda *arguments: pilot)
+    found = estimate_resources(40_000, 8, n_components=3, subsample=20_000)
+    assert found.stages == pilot[1]
+
+
 def test_mapped_vectors_take_no_memory(monkeypatch):
     own = [
         estimate_resources(300, 8, n_components=3, n_neighbors=10, mapped=m).memory

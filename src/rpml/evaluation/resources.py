@@ -72,7 +72,8 @@ def estimate_resources(
     rows, measured, moments = _run_pilots(n, d, X, settings)
     model = RPML(**settings)
     used = min(n, model.subsample or n)
-    stages = {stage: seconds * _growth(stage, rows, used) for stage, seconds in measured.items()}
+    fitted = min(rows, used)  # a pilot beyond the subsample works on that, too
+    stages = {name: seconds * _growth(name, fitted, used) for name, seconds in measured.items()}
     # every row is checked and enters mean and moments; the other stages work on a sample
     stages["prepare"] += READS * moments * max(0, n - rows) / rows
     like = np.empty((0, d), np.float32 if X is None else X.dtype)
