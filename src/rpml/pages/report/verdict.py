@@ -93,7 +93,10 @@ def with_labels(
     """Judge by the Recall@1 of the (first) embedding and its paired differences."""
     names = {**_ALTERNATIVES, "second": models[-1]}
     tone, answer = _outcome(gains["raw"].clear, gains["pca"].clear if "pca" in gains else None)
-    compared = " and ".join(f"{_how_often(gain)} {names[key]}" for key, gain in gains.items())
+    alike: dict[str, list[str]] = {}
+    for key, gain in gains.items():
+        alike.setdefault(_how_often(gain), []).append(names[key])
+    compared = ", and ".join(f"{how} {' or '.join(found)}" for how, found in alike.items())
     listed = ", ".join(
         f"{names[key]} {recall[key]:.1%} (difference {points(gain)})" for key, gain in gains.items()
     )
