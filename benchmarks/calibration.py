@@ -30,7 +30,7 @@ from rpml.evaluation.baselines import PCA
 from rpml.evaluation.metrics import recall_at_k
 
 POINTS = RESULTS / "calibration.json"
-MODULE = Path(rpml.__file__).parent / "method" / "whitening" / "calibration.py"
+MODULE = Path(rpml.__file__).parent / "method" / "calibration.py"
 EDGES = (-1.0, 0.001, 0.05, 0.1, 0.3, 99.0)
 ANCHORS = ((0.0,), (0.025,), (0.075,), (0.12, 0.3), (0.4,))
 """Rank gains that stand for each range; the table is interpolated between them."""

@@ -16,10 +16,9 @@ from results_page import table
 from results_sets import FeatureSet, feature_sets, parser
 
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
-from rpml.method.whitening.evidence import neighbor_scatter
+from rpml.method.whitening.evidence import ScatterChoice, neighbor_scatter
 from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
 from rpml.method.whitening.neighborhoods import coordinates, whiten_by
-from rpml.method.whitening.scatter_choice import ScatterChoice
 
 DIMS = (64, 128)
 SHRINKAGES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 8.0)

@@ -35,11 +35,10 @@ from rpml.method.whitening.constants import (
     SUPPORT,
     TURN,
 )
-from rpml.method.whitening.evidence import RankGains, judged_rows, turn_needed
+from rpml.method.whitening.evidence import RankGains, ScatterChoice, judged_rows, turn_needed
 from rpml.method.whitening.groups import within_scatter
 from rpml.method.whitening.linear_map import Spectrum, principal_axes, whitening
 from rpml.method.whitening.neighborhoods import Coordinates, coordinates, whiten_by
-from rpml.method.whitening.scatter_choice import ScatterChoice
 from rpml.runtime.threads import single_blas_thread
 
 Matrix = NDArray[np.floating]

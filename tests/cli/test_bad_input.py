@@ -91,7 +91,7 @@ def test_spaces_and_unicode_are_fine(rpml, tmp_path, vectors):
 AS_NOBODY = """
 import json, os, sys
 from typer.testing import CliRunner
-import rpml.io.checkpoint, rpml.estimator, rpml.io.model_file
+import rpml.io.checkpoint, rpml.estimator, rpml.io.container
 from rpml.cli.app import app
 folder, *commands = json.loads(sys.argv[1])
 runs = [CliRunner().invoke(app, ["inspect", folder + name]) for name in ("/x.npy", "/absent.npy")]

@@ -5,9 +5,8 @@ import pty
 import subprocess
 import sys
 
-from rpml.cli import progress as module
-from rpml.cli.console import Console
-from rpml.cli.progress import BarReporter, LineReporter
+from rpml.cli import console as module
+from rpml.cli.console import BarReporter, Console, LineReporter
 from rpml.runtime.context import Progress
 
 

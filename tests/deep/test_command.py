@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 from torch import nn
 
 from rpml.cli.app import app
-from rpml.cli.progress import Reporter
+from rpml.cli.console import Reporter
 from rpml.deep import backbones, finetune
 from rpml.deep.backbones import read_weights
 from tests.cli.json_schema import check_fields

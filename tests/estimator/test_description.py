@@ -5,8 +5,7 @@ from rpml import RPML
 from rpml.estimator.description import decisions, describe_model, outcome_lines
 from rpml.estimator.fitted import model_arrays, model_metadata
 from rpml.evaluation.diagnostics import of_whitening
-from rpml.io.container import write_container
-from rpml.io.model_file import FORMAT_VERSION
+from rpml.io.container import FORMAT_VERSION, write_container
 from rpml.runtime.errors import ModelFormatError
 from tests.problems import blobs, classes_with_nuisance
 

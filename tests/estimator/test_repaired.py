@@ -15,7 +15,7 @@ from rpml.estimator.fitted import describe_settings
 from rpml.evaluation.diagnostics import diagnose
 from rpml.io.features import Features
 from rpml.method.clustering.pseudo_labels import class_of_nearest
-from rpml.runtime.digest import data_digest
+from rpml.runtime.context import data_digest
 from tests.problems import blobs
 
 

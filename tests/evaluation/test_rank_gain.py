@@ -1,7 +1,7 @@
 import importlib
 from pathlib import Path
 
-from rpml.method.whitening.calibration import CALIBRATION
+from rpml.method.calibration import CALIBRATION
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

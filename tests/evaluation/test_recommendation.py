@@ -22,7 +22,7 @@ from rpml.evaluation.recommendation import (
 )
 from rpml.evaluation.registry import METHODS, chosen_methods
 from rpml.evaluation.table import Comparison
-from rpml.method.whitening.calibration import CALIBRATION, expected_gain
+from rpml.method.calibration import CALIBRATION, expected_gain
 from rpml.runtime.intervals import Interval
 from rpml.runtime.rows import sorted_sample
 

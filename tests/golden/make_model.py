@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from rpml import RPML
-from rpml.io.model_file import FORMAT_VERSION
+from rpml.io.container import FORMAT_VERSION
 
 if __name__ == "__main__":
     rng = np.random.default_rng(0)

@@ -3,7 +3,7 @@ import pytest
 
 from rpml.io.checkpoint import Checkpoint, remove_checkpoint
 from rpml.io.container import write_container
-from rpml.runtime.digest import data_digest
+from rpml.runtime.context import data_digest
 from rpml.runtime.errors import InputError
 from tests.faults.shim import NOT_REACHED, run_forked
 

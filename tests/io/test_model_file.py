@@ -11,8 +11,7 @@ from sklearn.cluster import KMeans
 
 from rpml import RPML, AuthorityAscentShift
 from rpml.estimator.fitted import model_arrays, model_metadata
-from rpml.io.container import write_container
-from rpml.io.model_file import FORMAT_VERSION, read_model
+from rpml.io.container import FORMAT_VERSION, read_model, write_container
 from rpml.runtime.errors import ModelFormatError
 
 GOLDEN = Path(__file__).parent.parent / "golden"

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from rpml.runtime.digest import file_fingerprint
+from rpml.runtime.context import file_fingerprint
 from rpml.runtime.errors import InputError, WriteError, write_error
 from rpml.runtime.files import atomic_output, atomic_outputs, folder_outputs, scratch_outputs
 from rpml.runtime.outputs import Manifest

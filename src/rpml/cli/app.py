@@ -10,8 +10,7 @@ import typer
 
 from rpml.cli import options as opt
 from rpml.cli.command import INTERRUPTED, Commands
-from rpml.cli.console import Console
-from rpml.cli.progress import answering
+from rpml.cli.console import Console, answering
 from rpml.runtime.wording import text_table
 
 GROUPS = {

@@ -32,8 +32,7 @@ from rpml.io.features.labels import labeled_mask
 from rpml.io.features.source import Batch
 from rpml.io.features.writing import Layout, open_writer
 from rpml.runtime.compiled import compiled
-from rpml.runtime.context import Context
-from rpml.runtime.digest import data_digest
+from rpml.runtime.context import Context, data_digest
 from rpml.runtime.errors import InputError, WriteError
 from rpml.runtime.rows import Array, slices, sorted_sample
 from rpml.runtime.wording import counted

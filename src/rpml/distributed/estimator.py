@@ -37,8 +37,7 @@ from rpml.method.whitening.linear_map import (
     second_moments,
     spectrum_of,
 )
-from rpml.runtime.context import Context, Json
-from rpml.runtime.digest import data_digest
+from rpml.runtime.context import Context, Json, data_digest
 from rpml.runtime.rows import Array, common_scale, divided, divisor, float_dtype, unit_rows
 from rpml.runtime.schema import COUNT, ArraySpec, Schema
 from rpml.runtime.threads import using_jobs

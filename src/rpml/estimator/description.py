@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rpml.estimator.fitted import training_counts
-from rpml.io.container import Arrays
-from rpml.io.model_file import read_model
-from rpml.method.whitening.calibration import expected_gain
-from rpml.runtime.digest import data_digest
+from rpml.io.container import Arrays, read_model
+from rpml.method.calibration import expected_gain
+from rpml.runtime.context import data_digest
 from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator.description import result_line, result_table
 from rpml.estimator.fitted import MADE_IF_ASKED, forget_training, rebuild_model, save_model
-from rpml.io.model_file import read_model
+from rpml.io.container import read_model
 from rpml.method.calibration import AxisRanges, SimilarityScale
 from rpml.method.clustering.pseudo_labels import (
     Exemplars,
@@ -27,8 +27,8 @@ from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.knowledge.suggest import Candidates, rank_candidates
 from rpml.method.settings import FitSettings
+from rpml.method.whitening.evidence import ScatterChoice
 from rpml.method.whitening.linear_map import Preprocessing
-from rpml.method.whitening.scatter_choice import ScatterChoice
 from rpml.runtime.rows import (
     Array,
     Labels,

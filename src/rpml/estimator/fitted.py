@@ -13,16 +13,14 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
-from rpml.io.container import Arrays, write_container
-from rpml.io.model_file import FORMAT_VERSION
+from rpml.io.container import FORMAT_VERSION, Arrays, write_container
 from rpml.method.calibration import AxisRanges, SimilarityScale
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.pseudo_labels import Exemplars
 from rpml.method.settings import FitResult
+from rpml.method.whitening.evidence import ScatterChoice
 from rpml.method.whitening.linear_map import Preprocessing
-from rpml.method.whitening.scatter_choice import ScatterChoice
-from rpml.runtime.context import Json
-from rpml.runtime.digest import plain_text
+from rpml.runtime.context import Json, plain_text
 from rpml.runtime.errors import ModelFormatError, WeightCollapseWarning
 from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.wording import counted, one_line
@@ -242,7 +240,7 @@ def rebuild_model(
 
 
 def _rebuild(cls: type[Model], arrays: Arrays, metadata: Json) -> Model:
-    """Rebuild an estimator from content that matches `rpml.io.model_file.SCHEMA`."""
+    """Rebuild an estimator from content that matches `rpml.io.container.SCHEMA`."""
     build: Callable[..., Model] = cls
     model = build(**_settings(cls, metadata["settings"]))
     flags, names = metadata["preprocessing"], metadata["feature_names"]

@@ -14,12 +14,11 @@ from numpy.typing import ArrayLike
 
 from rpml.estimator.fitted import describe_settings, save_model
 from rpml.io.checkpoint import Checkpoint, ResumableRun, check_directory, fingerprint
+from rpml.io.container import check_model_output, read_model
 from rpml.io.features import Features
 from rpml.io.features.source import as_ids
-from rpml.io.model_file import check_model_output, read_model
 from rpml.method.clustering.pseudo_labels import is_array
-from rpml.runtime.context import Json
-from rpml.runtime.digest import data_digest
+from rpml.runtime.context import Json, data_digest
 from rpml.runtime.errors import InputError, ModelFormatError
 from rpml.runtime.outputs import check_apart
 

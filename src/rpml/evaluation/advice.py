@@ -9,8 +9,8 @@ from sklearn.base import BaseEstimator
 
 from rpml.evaluation.registry import KNOWN, METHODS, REFERENCE
 from rpml.evaluation.separated import separated_question
-from rpml.method.whitening.calibration import expected_gain
-from rpml.method.whitening.scatter_choice import NuisanceEvidence
+from rpml.method.calibration import expected_gain
+from rpml.method.whitening.evidence import NuisanceEvidence
 from rpml.runtime.intervals import Interval
 from rpml.runtime.rows import RandomState
 from rpml.runtime.wording import counted

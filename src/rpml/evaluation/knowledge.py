@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rpml.estimator import RPML
 from rpml.estimator.knowledge import as_nuisance, as_queries, nuisance_table
-from rpml.method.whitening.scatter_choice import ScatterChoice
+from rpml.method.whitening.evidence import ScatterChoice
 from rpml.runtime.context import Json
 from rpml.runtime.rows import Array, RandomState, slices, unit_rows
 from rpml.runtime.threads import times

@@ -39,7 +39,7 @@ from rpml.evaluation.registry import (
 from rpml.evaluation.separated import separated_pairs
 from rpml.evaluation.sizes import SizeRecommendation, recommend_size
 from rpml.evaluation.table import Comparison
-from rpml.method.whitening.calibration import expected_gain
+from rpml.method.calibration import expected_gain
 from rpml.method.whitening.evidence import NO_GAIN
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import projected

@@ -29,8 +29,7 @@ from rpml.evaluation.registry import chosen_methods
 from rpml.io.checkpoint import Checkpoint, fingerprint
 from rpml.io.features import read_features
 from rpml.pages.figures import FigureOptions, draw_figures, pictures_of
-from rpml.runtime.context import Context, Json, Progress
-from rpml.runtime.digest import data_digest
+from rpml.runtime.context import Context, Json, Progress, data_digest
 from rpml.runtime.environment import versions
 from rpml.runtime.errors import InputError
 from rpml.runtime.files import atomic_outputs, locked, scratch_outputs

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from rpml.runtime.context import Json
-from rpml.runtime.digest import file_fingerprint
+from rpml.runtime.context import Json, file_fingerprint
 from rpml.runtime.errors import InputError
 from rpml.runtime.schema import check_json, read_json
 

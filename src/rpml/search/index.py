@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from rpml.estimator import RPML
 from rpml.estimator.description import decisions, describe_arrays, map_fingerprint
 from rpml.estimator.fitted import model_arrays, model_metadata, rebuild_model
-from rpml.io.container import Arrays, check_content, read_container, write_container
+from rpml.io.container import Arrays, check_content, check_model, read_container, write_container
 from rpml.io.features.source import as_ids, check_unique_ids
-from rpml.io.model_file import check_model
 from rpml.method.calibration import MAX_ROWS as SCALE_ROWS
 from rpml.method.calibration import SimilarityScale
 from rpml.method.codes import Codes

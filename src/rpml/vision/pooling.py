@@ -11,7 +11,7 @@ import numpy as np
 
 from rpml.io.features.numpy_files import NpzFile
 from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
-from rpml.runtime.digest import data_digest
+from rpml.runtime.context import data_digest
 from rpml.runtime.errors import InputError
 from rpml.runtime.outputs import check_written_together
 from rpml.runtime.rows import Array, unit_rows

@@ -3,7 +3,7 @@ import logging
 import pytest
 
 from rpml.cli.console import Console
-from rpml.cli.options.engine import EngineOptions
+from rpml.cli.options.reading import EngineOptions
 
 distributed = pytest.importorskip("distributed")
 

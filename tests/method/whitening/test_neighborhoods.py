@@ -9,6 +9,7 @@ from rpml import RPML
 from rpml.evaluation.metrics import recall_at_k
 from rpml.io.datasets.demos import load_solutions
 from rpml.method.whitening.constants import KAPPA, NEIGHBORS, SIDES
+from rpml.method.whitening.evidence import ScatterChoice
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import (
     coordinates,
@@ -19,7 +20,6 @@ from rpml.method.whitening.neighborhoods import (
     whiten_by,
     whitening_map,
 )
-from rpml.method.whitening.scatter_choice import ScatterChoice
 from tests.problems import blobs
 
 

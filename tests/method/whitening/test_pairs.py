@@ -11,6 +11,7 @@ from rpml import RPML
 from rpml.estimator.description import decisions
 from rpml.evaluation.metrics import recall_at_k
 from rpml.method.whitening.constants import PAIR_SHRINKAGES
+from rpml.method.whitening.evidence import PairEvidence, ScatterChoice
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import coordinates
 from rpml.method.whitening.pairs import (
@@ -21,7 +22,6 @@ from rpml.method.whitening.pairs import (
     right_rate,
     with_paired,
 )
-from rpml.method.whitening.scatter_choice import PairEvidence, ScatterChoice
 from tests.problems import classes_with_nuisance
 
 

@@ -9,7 +9,7 @@ from rpml import RPML
 from rpml.evaluation.advice import Recommendation
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 from rpml.evaluation.metrics.retrieval import KS
-from rpml.method.whitening.calibration import CALIBRATION
+from rpml.method.calibration import CALIBRATION
 from rpml.pages.items import make_items
 from rpml.pages.report.measurements import (
     Measurements,

@@ -38,8 +38,8 @@ def run(
     With it an index of old vectors answers queries of the new encoder.
     """
     from rpml.estimator.fitted import save_model
+    from rpml.io.container import check_model_output
     from rpml.io.features.source import pair_by_id
-    from rpml.io.model_file import check_model_output
     from rpml.runtime.intervals import bounded
     from rpml.search import learn_bridge
 

@@ -3,8 +3,7 @@
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
-from rpml.cli.options.engine import EngineOptions
-from rpml.cli.options.reading import ReadingOptions, check_table, load_model
+from rpml.cli.options.reading import EngineOptions, ReadingOptions, check_table, load_model
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 

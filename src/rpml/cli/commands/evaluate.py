@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
-from rpml.cli.options.engine import EngineOptions
-from rpml.cli.options.reading import LabeledReadingOptions, load_model
+from rpml.cli.options.reading import EngineOptions, LabeledReadingOptions, load_model
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted, text_table
 

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from rpml.cli import options as opt
 from rpml.cli.command import Interrupted, command
-from rpml.cli.console import Console, fields_text
-from rpml.cli.options.engine import EngineOptions
+from rpml.cli.console import STAGES, Console, Stopper, answering, fields_text
 from rpml.cli.options.knowledge import (
     nuisance_columns,
     nuisance_files,
     read_knowledge,
 )
-from rpml.cli.options.reading import LabeledReadingOptions
-from rpml.cli.progress import STAGES, Stopper, answering
+from rpml.cli.options.reading import EngineOptions, LabeledReadingOptions
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 

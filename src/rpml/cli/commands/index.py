@@ -37,7 +37,7 @@ def run(
     The index holds codes and ids.
     """
     from rpml.estimator.features import check_features
-    from rpml.io.model_file import check_model_output
+    from rpml.io.container import check_model_output
     from rpml.method.codes import CODES
     from rpml.runtime.context import Progress
     from rpml.search import Index

@@ -31,7 +31,7 @@ def run(
     """
     from rpml.estimator.features import check_features
     from rpml.estimator.fitted import save_model
-    from rpml.io.model_file import check_model_output
+    from rpml.io.container import check_model_output
     from rpml.runtime.files import locked
 
     target = check_model_output(output, force, [model, features, old])

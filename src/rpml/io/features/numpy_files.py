@@ -22,7 +22,7 @@ from rpml.io.features.source import (
     check_compression,
 )
 from rpml.io.features.text_files import csv_rows, read_column
-from rpml.runtime.digest import file_fingerprint
+from rpml.runtime.context import file_fingerprint
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array
 from rpml.runtime.wording import counted, first_line

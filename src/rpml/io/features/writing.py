@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from rpml.io.features.numpy_files import FINGERPRINT, sidecar
 from rpml.io.features.reading import is_feature_file
 from rpml.io.features.source import Columns, Ids, as_ids
-from rpml.runtime.context import Json
-from rpml.runtime.digest import file_fingerprint
+from rpml.runtime.context import Json, file_fingerprint
 from rpml.runtime.errors import InputError, require
 from rpml.runtime.files import Outputs, atomic_outputs, folder_outputs
 from rpml.runtime.outputs import check_apart, check_folder, check_output

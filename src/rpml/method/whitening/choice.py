@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rpml.method.whitening import constants as const
 from rpml.method.whitening.classes import count_pairs, label_scatter, label_spread, with_labeled
-from rpml.method.whitening.evidence import neighbor_scatter
+from rpml.method.whitening.evidence import ScatterChoice, neighbor_scatter
 from rpml.method.whitening.groups import (
     Groups,
     drop_singles,
@@ -36,7 +36,6 @@ from rpml.method.whitening.neighborhoods import (
 from rpml.method.whitening.nuisance import comparable_rows
 from rpml.method.whitening.nuisance_evidence import discount, known_rows, shared_after
 from rpml.method.whitening.pairs import pair_scatter, pairs_within, with_paired
-from rpml.method.whitening.scatter_choice import ScatterChoice
 from rpml.runtime.context import Context
 from rpml.runtime.rows import Array, count_blocks
 from rpml.runtime.wording import counted

@@ -17,6 +17,7 @@ import numpy as np
 
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.whitening import constants as const
+from rpml.method.whitening.evidence import ScatterChoice, gain_text
 from rpml.method.whitening.groups import drop_singles, within_scatter
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
@@ -26,7 +27,6 @@ from rpml.method.whitening.neighborhoods import (
     random_halves,
     similarities,
 )
-from rpml.method.whitening.scatter_choice import ScatterChoice, gain_text
 from rpml.runtime.intervals import mean_interval
 from rpml.runtime.rows import Array, Labels, unit_rows
 from rpml.runtime.threads import single_blas_thread, transposed_times

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.whitening import constants as const
+from rpml.method.whitening.evidence import ScatterChoice
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
     Estimate,
@@ -20,7 +21,6 @@ from rpml.method.whitening.neighborhoods import (
     random_halves,
     scatter_of,
 )
-from rpml.method.whitening.scatter_choice import ScatterChoice
 from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.threads import single_blas_thread
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +20,17 @@ from scipy import linalg, sparse
 from rpml.method.graph.heaps import nearest_by_unions
 from rpml.method.whitening import constants as const
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum
-from rpml.method.whitening.scatter_choice import ScatterChoice
 from rpml.runtime.rows import Array, float_dtype, unit_rows
 from rpml.runtime.threads import times, transposed_times
+
+if TYPE_CHECKING:
+    from rpml.method.whitening.evidence import ScatterChoice
 
 Mask = NDArray[np.bool_]
 Index = NDArray[np.intp]
 
 
-Estimate = tuple[Array, ScatterChoice]
+Estimate = tuple[Array, "ScatterChoice"]
 """A scatter, and how it is used."""
 
 

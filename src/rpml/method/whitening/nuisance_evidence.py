@@ -20,6 +20,7 @@ import numpy as np
 
 from rpml.method.whitening import constants as const
 from rpml.method.whitening.classes import padded
+from rpml.method.whitening.evidence import NuisanceEvidence, ScatterChoice
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
@@ -42,7 +43,6 @@ from rpml.method.whitening.nuisance import (
     cross_scatter,
     removal,
 )
-from rpml.method.whitening.scatter_choice import NuisanceEvidence, ScatterChoice
 from rpml.runtime.rows import Array
 from rpml.runtime.threads import single_blas_thread, times
 

@@ -17,6 +17,7 @@ import numpy as np
 from scipy import linalg
 
 from rpml.method.whitening import constants as const
+from rpml.method.whitening.evidence import PairEvidence, gain_text
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
     Estimate,
@@ -24,7 +25,6 @@ from rpml.method.whitening.neighborhoods import (
     mean_log_ranks,
     scatter_of,
 )
-from rpml.method.whitening.scatter_choice import PairEvidence, gain_text
 from rpml.runtime.intervals import mean_interval
 from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.threads import single_blas_thread, transposed_times

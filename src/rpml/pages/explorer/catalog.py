@@ -17,8 +17,7 @@ from rpml.pages.explorer.clusters import Clusters, ascent_tree, find_clusters, m
 from rpml.pages.explorer.index import ExactIndex
 from rpml.pages.items import Category, Items, encode_category, fitted_on
 from rpml.pages.layout import linked_maps, quantized
-from rpml.runtime.context import Json
-from rpml.runtime.digest import data_digest
+from rpml.runtime.context import Json, data_digest
 from rpml.runtime.errors import InputError, ModelFormatError
 from rpml.runtime.rows import Array, Labels
 from rpml.runtime.threads import single_blas_thread, using_threads

@@ -10,7 +10,7 @@ from rpml.evaluation.advice import Recommendation
 from rpml.evaluation.metrics.label_free import NEAREST
 from rpml.evaluation.recommendation import RAW_PRICE
 from rpml.evaluation.registry import REFERENCE
-from rpml.method.whitening.calibration import expected_gain
+from rpml.method.calibration import expected_gain
 from rpml.pages.report.measurements import Measurements
 from rpml.runtime.intervals import FEW, RESAMPLES, Interval
 from rpml.runtime.wording import counted

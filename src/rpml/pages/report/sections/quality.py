@@ -6,11 +6,11 @@ from rpml.evaluation.codes import coded
 from rpml.evaluation.metrics import first_hit_rank
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.evaluation.registry import METHODS, REFERENCE
+from rpml.method.calibration import expected_gain
 from rpml.method.codes import BITS
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.solver.training import sizes_below
-from rpml.method.whitening.calibration import expected_gain
 from rpml.pages.report.charts import Series, line_chart
 from rpml.pages.report.measurements import Measurements, Space, Texts
 from rpml.pages.report.section import Cell, Content, Section, Table, figure_cell, score_table
