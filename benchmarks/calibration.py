@@ -1,13 +1,12 @@
-"""What does a rank gain say about Recall@1? The table behind `rpml.evaluation.rank_gain`.
+"""What does a rank gain say about Recall@1? The table of `rpml.method.calibration`.
 
-python benchmarks/calibration.py [--data DIR] [--write]
+python benchmarks/calibration.py [--write]
 
-Rank gains and gains over PCA of the zoo come from results/cells/zoo. With --data the sets of that
-folder are added: learned from 4,000 rows of half of the classes and scored on the others, and
-learned from and scored on the same 4,000 rows of all classes, as someone does who reports on what
-they fitted. The points are kept in results/calibration.json, where they replace those of the same
-sets. A set counts once per dimension, at the dimensions that it has. --write puts the table into
-`rpml.evaluation.rank_gain`; a test compares the two.
+Fits that are more than PCA: their rank gains and gains over PCA are those of results/cells/zoo
+(new classes) and of results/safety.json (new classes, and rows that were fitted). Every source of
+data counts the same within a range of rank gains. Printed, too: how often the range of the other
+sources holds the gain of a fit to a source that was left out. --write puts the table into the
+package; a test compares the two.
 """
 
 from __future__ import annotations
@@ -15,27 +14,23 @@ from __future__ import annotations
 import argparse
 import base64
 import json
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import results_safety
 from common import RESULTS
-from numpy.typing import NDArray
 from performance_page import replaced
-from results_sets import DIMS, FeatureSet, feature_sets
-from sklearn.isotonic import IsotonicRegression
 
 import rpml
-from rpml.evaluation.baselines import PCA
-from rpml.evaluation.metrics import recall_at_k
 
-POINTS = RESULTS / "calibration.json"
 MODULE = Path(rpml.__file__).parent / "method" / "calibration.py"
-EDGES = (-1.0, 0.001, 0.05, 0.1, 0.3, 99.0)
-ANCHORS = ((0.0,), (0.025,), (0.075,), (0.12, 0.3), (0.4,))
-"""Rank gains that stand for each range; the table is interpolated between them."""
-ROWS = 4000
+EDGES = (0.0, 0.05, 0.3, np.inf)
+QUANTILES = (0.05, 0.5, 0.95)
+ROUNDING = 0.0005  # of the table
 Point = tuple[str, int, float, float]  # set, dim, rank gain, gain in Recall@1
+Table = dict[float, tuple[float, ...]]
 
 
 def zoo_points() -> list[Point]:
@@ -60,82 +55,56 @@ def zoo_points() -> list[Point]:
     return points
 
 
-def measured(data: FeatureSet) -> list[Point]:
-    """Scored on new classes, and on the rows that were learned from."""
-    rng, points = np.random.default_rng(0), []
-    codes = np.unique(data.y, return_inverse=True)[1]
-    n_classes = codes.max() + 1
-    learned = (rng.permutation(n_classes) < n_classes // 2)[codes]
-    parts = [learned, ~learned], [np.ones(len(codes), bool)] * 2
-    for dim in (dim for dim in DIMS if dim <= data.X.shape[1]):
-        for first, second in parts:
-            train = rng.permutation(np.flatnonzero(first))[:ROWS]
-            test = train if second is first else rng.permutation(np.flatnonzero(second))[:ROWS]
-            advice = rpml.recommend(data.X[train], dim, methods=("pca", "rpml"))
-            scores = [
-                recall_at_k(fitted.transform(data.X[test]), codes[test], ks=(1,))[1]
-                for fitted in (
-                    rpml.RPML(dim, random_state=0).fit(data.X[train]),
-                    PCA(dim).fit(data.X[train]),
-                )
-            ]
-            points.append((data.name, dim, advice.evidence["rpml"].value, scores[0] - scores[1]))
-            print(points[-1], flush=True)
-    return points
+def all_points() -> list[Point]:
+    """Of fits that are more than PCA."""
+    safety = [
+        (row["set"], row["dim"], row["rank_gain"], row[use])
+        for row in results_safety.load()
+        for use in (*results_safety.USES, "gain")
+        if use in row
+    ]
+    return [point for point in (*zoo_points(), *safety) if point[2] > 0]
 
 
-def quantiles(points: list[Point]) -> list[tuple[float, int, NDArray[np.floating]]]:
-    """Per range of rank gains: where it begins, how many sets, 10%, 50% and 90% of the gains."""
-    out = []
+def source(name: str) -> str:
+    """Sets of one source are not independent."""
+    return name.split("_")[0]
+
+
+def table(points: list[Point]) -> Table:
+    """Where a range of rank gains begins -> quantiles of the gains; sources weigh the same."""
+    out = {}
     for low, high in pairwise(EDGES):
-        gains: dict[tuple[str, int], list[float]] = {}
-        for name, dim, evidence, gain in points:
-            if low <= evidence < high:
-                gains.setdefault((name, dim), []).append(gain)
-        means = [np.mean(found) for found in gains.values()]
-        spread = np.quantile(means, [0.1, 0.5, 0.9], method="weibull")
-        out.append((low, len({name for name, _ in gains}), spread))
+        own = sorted((p[3], source(p[0])) for p in points if low <= p[2] < high)
+        fits = Counter(name for _, name in own)
+        shares = np.cumsum([1 / fits[name] for _, name in own]) / len(fits)
+        places = np.minimum(np.searchsorted(shares, QUANTILES), len(own) - 1)
+        out[low] = tuple(round(float(own[place][0]), 3) for place in places)
     return out
 
 
-def all_points() -> list[Point]:
-    return [*zoo_points(), *(tuple(point) for point in json.loads(POINTS.read_text()))]
-
-
-def table(points: list[Point]) -> dict[float, tuple[float, ...]]:
-    """The constants of `rpml.evaluation.rank_gain`: anchor -> 10%, 50% and 90% of the gains.
-
-    More evidence does not promise less: ranges that disagree with that are pooled.
-    """
-    _, n_sets, spreads = zip(*quantiles(points), strict=True)
-    order = np.arange(len(n_sets))
-    pooled = [
-        IsotonicRegression().fit_transform(order, column, sample_weight=n_sets)
-        for column in np.transpose(spreads)
-    ]
-    return {
-        anchor: tuple(np.round(spread, 3).tolist())
-        for anchors, spread in zip(ANCHORS, np.transpose(pooled), strict=True)
-        for anchor in anchors
-    }
+def coverage(points: list[Point]) -> float:
+    """How often the other sources' range holds the gain of a fit; mean over the sources."""
+    shares = []
+    for left_out in sorted({source(p[0]) for p in points}):
+        others = table([p for p in points if source(p[0]) != left_out])
+        held = []
+        for *_, rank_gain, gain in (p for p in points if source(p[0]) == left_out):
+            low, _, high = others[max(begin for begin in others if begin <= rank_gain)]
+            held.append(low - ROUNDING <= gain <= high + ROUNDING)
+        shares.append(np.mean(held))
+    return float(np.mean(shares))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help="folder of .npz files")
     parser.add_argument("--write", action="store_true", help="put the table into the package")
-    arguments = parser.parse_args()
-    if arguments.data is not None:
-        found = {data.name: measured(data) for data in feature_sets(arguments.data)}
-        others = [point for point in json.loads(POINTS.read_text()) if point[0] not in found]
-        points = [*others, *(point for data in found.values() for point in data)]
-        lines = ",\n".join(json.dumps(point) for point in points)
-        POINTS.write_text(f"[{lines}]\n")
-    points = all_points()
-    for low, n_sets, spread in quantiles(points):
-        print(f"rank gain from {low:g}: {n_sets} sets, {np.round(100 * spread, 1)} points")
+    arguments, points = parser.parse_args(), all_points()
+    lines = [f"    {begin}: {values}," for begin, values in table(points).items()]
+    print("\n".join(lines))
+    sources = {source(point[0]) for point in points}
+    print(f"{len(points)} gains, {len(sources)} sources; coverage {coverage(points):.0%}")
     if arguments.write:
-        lines = [f"    {anchor}: {values}," for anchor, values in table(points).items()]
         text = replaced(MODULE.read_text(encoding="utf8"), "CALIBRATION = {\n", "}\n", lines)
         MODULE.write_text(text, encoding="utf8")
 

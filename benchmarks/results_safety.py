@@ -2,9 +2,10 @@
 
 python benchmarks/results_safety.py --data DIR [--sets A,B]
 
-Whole default fits: the gain over PCA in Recall@1. Fitted to rows of all classes, on these rows,
-with three seeds; fitted to half of the classes, three splits, on the other classes and on the rows
-of the fit. results/safety.json is written after every set, so that an interrupted run goes on where
+Whole default fits: the gain over PCA in Recall@1, and the rank gain, by which a fit chose its
+whitening. Fitted to rows of all classes, on these rows; fitted to half of the classes, two splits,
+on the other classes and on the rows of the fit. calibration.py says what a rank gain is worth by
+it. results/safety.json is written after every set, so that an interrupted run goes on where
 it was; results_page.py makes the tables of docs/results.md from it.
 """
 
@@ -13,13 +14,14 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from common import RESULTS, machine
 from numpy.typing import NDArray
-from results_sets import DIMS, SEEDS, FeatureSet, commit, feature_sets, parser
-from results_zoo import SPLITS, class_split
+from results_sets import DIMS, FeatureSet, commit, feature_sets, parser
+from results_zoo import class_split
 
 from rpml.evaluation.metrics import first_hit_rank
 from rpml.evaluation.registry import METHODS
@@ -30,7 +32,9 @@ ASKED = ((300, 32), (300, 64), (1000, 32), (1000, 64), (1000, 128), (ALL, 16), (
 USES = {"new": "new classes", "searched": "searched rows"}
 SCORED = 3000  # rows of new classes
 WHOLE = 8000  # rows of all classes
+SPLITS = (0, 1)
 Row = dict[str, Any]
+Rows = NDArray[np.intp]
 
 
 def load() -> list[Row]:
@@ -39,6 +43,18 @@ def load() -> list[Row]:
 
 def hits(fitted: Any, X: NDArray[np.float32], y: NDArray[np.integer]) -> float:
     return float((first_hit_rank(fitted.transform(X), y) < 1).mean())
+
+
+def gains(data: FeatureSet, fit: Rows, sides: dict[str, Rows], dim: int, seed: int) -> Row:
+    """The rank gain of a fit, and the gains over PCA on some rows; 0 of a fit that is PCA."""
+    X, y = data.X, data.y
+    rpml = METHODS["rpml"].build(dim, seed).fit(X[fit])
+    row = {"rank_gain": rpml.whitening_.gain.value} | dict.fromkeys(sides, 0.0)
+    if rpml.outcome_ != "PCA":
+        pca = METHODS["pca"].build(dim, seed).fit(X[fit])
+        for use, rows in sides.items():
+            row[use] = hits(rpml, X[rows], y[rows]) - hits(pca, X[rows], y[rows])
+    return row
 
 
 def measure(data: FeatureSet) -> Iterator[Row]:
@@ -51,29 +67,18 @@ def measure(data: FeatureSet) -> Iterator[Row]:
             if (n < ALL and len(seen) < 1.3 * n) or dim >= min(data.X.shape[1], len(fit) - 2):
                 continue
             sides = {"new": unseen[:SCORED], "searched": fit}
-            try:
-                rpml, pca = (METHODS[m].build(dim, split).fit(data.X[fit]) for m in ("rpml", "pca"))
-            except ValueError:  # the rows do not have the rank
-                continue
-            gain = {
-                use: hits(rpml, data.X[rows], data.y[rows]) - hits(pca, data.X[rows], data.y[rows])
-                for use, rows in sides.items()
-            }
-            yield {"set": data.name, "split": split, "rows": n, "dim": dim} | gain
+            with suppress(ValueError):  # the rows do not have the rank
+                row = gains(data, fit, sides, dim, split)
+                yield {"set": data.name, "split": split, "rows": n, "dim": dim} | row
 
 
 def measure_whole(data: FeatureSet) -> Iterator[Row]:
-    """Fitted to rows of all classes, and searched among them: one row per size and seed."""
+    """Fitted to rows of all classes, and searched among them: one row per size."""
     rows = np.random.default_rng(0).permutation(len(data.X))[:WHOLE]
-    X, y = data.X[rows], data.y[rows]
-    for dim in (dim for dim in DIMS if dim < X.shape[1]):
-        try:
-            pca = hits(METHODS["pca"].build(dim, 0).fit(X), X, y)
-        except ValueError:  # the rows do not have the rank
-            continue
-        for seed in SEEDS:
-            gain = hits(METHODS["rpml"].build(dim, seed).fit(X), X, y) - pca
-            yield {"set": data.name, "whole": True, "dim": dim, "seed": seed, "gain": gain}
+    for dim in (dim for dim in DIMS if dim < data.X.shape[1]):
+        with suppress(ValueError):
+            row = gains(data, rows, {"gain": rows}, dim, 0)
+            yield {"set": data.name, "whole": True, "dim": dim} | row
 
 
 def whole_table(rows: list[Row]) -> str:

@@ -135,7 +135,7 @@ def searched(rows: list[Row]) -> str:
               "RPML over raw: new classes", "RPML over raw: searched rows"]  # fmt: skip
     return (
         "The tables above are zero-shot: no class is in both halves. Most people search the rows "
-        f"they fitted on. All classes, at most {results_safety.WHOLE:,} rows per set, three seeds "
+        f"they fitted on. All classes, at most {results_safety.WHOLE:,} rows per set "
         "(`benchmarks/results_safety.py`):\n\n"
         + results_safety.whole_table(results_safety.load())
         + "\nHalf of the classes, three splits, one seed:\n\n"
@@ -215,7 +215,7 @@ def section() -> list[str]:
         "### Fitted on the rows that are searched\n",
         searched(rows),
         "### Few rows, other sizes\n",
-        "Whole default fits to a sample of the training rows, three splits, one seed each "
+        "Whole default fits to a sample of the training rows, two splits each "
         "(`benchmarks/results_safety.py`).\n",
         results_safety.table(results_safety.load()),
         "### Recommending a method without labels\n",

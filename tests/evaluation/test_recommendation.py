@@ -88,8 +88,9 @@ def test_certainty_is_the_lead_over_the_runner_up():
 
 
 def test_the_expected_gain_follows_the_calibration():
-    for rank_gain, (low, middle, high) in CALIBRATION.items():
-        found = expected_gain(rank_gain)
+    assert expected_gain(0.0) == Interval(0, 0, 0)
+    for begin, (low, middle, high) in CALIBRATION.items():
+        found = expected_gain(begin + 1e-6)
         assert (found.low, found.value, found.high) == pytest.approx((low, middle, high))
     values = [expected_gain(g).value for g in np.linspace(0, 0.4, 30)]
     assert np.all(np.diff(values) >= 0)
