@@ -332,10 +332,6 @@ class Embedding(FitSettings):
                     f"X has {counted(len(X), 'row')}, the model learned from "
                     f"{self.n_samples_}: pass these."
                 )
-        return rank_candidates(n, self._candidates(X))
-
-    def _candidates(self, X: Array | None) -> Candidates:
-        """Return what is known of the training rows, as `suggest_labels` needs it."""
 
         def embed(rows: Array) -> Array:
             return self.preprocessing_.embed(rows, self.components_, unit=True)
@@ -351,7 +347,7 @@ class Embedding(FitSettings):
             exemplars = self.cluster_rows(X)[1]
             vectors = X[exemplars.rows]
         nothing = np.empty((0, 3), np.intp), np.empty(0)
-        return Candidates(
+        known = Candidates(
             count=self.n_samples_,
             exemplars=exemplars,
             middles=embed(vectors),
@@ -361,6 +357,7 @@ class Embedding(FitSettings):
             triplets=fitted.get("triplets_", nothing[0]),
             probabilities=fitted.get("triplet_probabilities_", nothing[1]),
         )
+        return rank_candidates(n, known)
 
     def save(
         self, path: str | PathLike[str], exemplars: bool = False, training: bool = False

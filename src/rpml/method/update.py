@@ -62,7 +62,10 @@ def update(
     else:  # without the exemplars, which may be many and whose labels are uncertain
         rows = X[:first_exemplar] if first_exemplar >= ENOUGH * len(before.components_) else X
         whitening = stages.whiten(rows, FitInputs(no_groups(len(rows))))
-    supervision = _continued(exemplars.labels, first_exemplar)
+    # the labels of the exemplars are known for the last rows
+    classes = np.concatenate([np.full(first_exemplar, -1, np.intp), exemplars.labels])
+    nothing = np.empty((0, 3), np.intp)
+    supervision = Supervision(classes, int(classes.max()) + 1, nothing[:, :2], nothing)
     inputs = FitInputs(no_groups(len(X)), supervision, whitening=whitening, continues=True)
     result = learn_embedding(stages, X, inputs)
     rotation, drift = align(
@@ -84,13 +87,6 @@ def sample_old(n_old: int, n_new: int, rng: np.random.Generator) -> NDArray[np.i
     """Sample old rows in proportion to the new ones, which then determine the cost."""
     most = max(MIN_OLD, OLD_SHARE * n_new)
     return np.sort(rng.permutation(n_old)[:most])
-
-
-def _continued(labels: NDArray[np.intp], first: int) -> Supervision:
-    """The labels of the exemplars, known for the last rows."""
-    partial = np.concatenate([np.full(first, -1, np.intp), labels])
-    nothing = np.empty((0, 3), np.intp)
-    return Supervision(partial, int(labels.max(initial=-1)) + 1, nothing[:, :2], nothing)
 
 
 def _merged(old: Exemplars, result: Clusters, first_exemplar: int) -> Exemplars:

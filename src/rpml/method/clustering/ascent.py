@@ -208,26 +208,14 @@ class GraphAscent:
         if self.merge is None:
             return AASResult(labels, modes, parents, omega, used)
         labels, leaves, tree = self.merge(labels.astype(np.intp))
-        modes, labels = _number_by_mode(labels, omega)
-        parents = _point_to_modes(parents, modes, labels)
+        rows = np.arange(len(labels))
+        order = np.lexsort((rows, -omega, labels))
+        highest = order[np.diff(labels[order], prepend=-1) != 0]  # authority of each cluster
+        modes, labels = np.sort(highest), np.argsort(np.argsort(highest))[labels]
+        # roots, and nodes whose parent is in another cluster, point to the mode of their own
+        inside = (labels[parents] == labels) & (parents != rows) & (modes[labels] != rows)
+        parents = np.where(inside, parents, modes[labels])
         return AASResult(labels, modes, parents, omega, used, leaves, tree)
-
-
-def _number_by_mode(labels: Labels, omega: NDArray[np.float64]) -> tuple[Labels, Labels]:
-    """Return the row of highest authority of each cluster, ascending, and labels in that order."""
-    order = np.lexsort((np.arange(len(labels)), -omega, labels))
-    highest = order[np.diff(labels[order], prepend=-1) != 0]
-    modes, number = np.sort(highest), np.empty(len(highest), np.intp)
-    number[np.argsort(highest)] = np.arange(len(highest))
-    return modes, number[labels]
-
-
-def _point_to_modes(parents: Labels, modes: Labels, labels: Labels) -> Labels:
-    """Return the ascent tree within clusters: roots, and nodes whose parent is in another cluster,
-    point to the mode of their cluster."""
-    rows = np.arange(len(parents))
-    inside = (labels[parents] == labels) & (parents != rows) & (modes[labels] != rows)
-    return np.where(inside, parents, modes[labels])
 
 
 def usable_labels(ascent: GraphAscent, epsilon: float | str) -> Labels:

@@ -89,7 +89,17 @@ def nearest_neighbors(
     """
     if metric not in ("cosine", "euclidean"):
         raise ValueError(f"metric={metric!r}: use 'cosine' or 'euclidean'")
-    k = _checked(n_neighbors, X)
+    n, d = X.shape
+    if n < 2 or d < 1:
+        raise ValueError(f"X has shape {X.shape}: neighbors need 2 rows and 1 column at least")
+    if n_neighbors >= n:
+        warnings.warn(
+            f"n_neighbors={n_neighbors} needs more than {counted(n, 'row')}; "
+            f"{counted(n - 1, 'neighbor is', 'neighbors are')} used",
+            UserWarning,
+            stacklevel=2,
+        )
+    k = int(min(n_neighbors, n - 1))
     report = progress or (lambda share: None)
     state = progress if isinstance(progress, LoopState) else None
     rows = measure(X, metric, memory_limit)
@@ -179,21 +189,6 @@ def _center_and_unit(
     widest = float(spread.max())
     extreme = widest > 1e6 or 0 < widest < 1e-6
     return center, float(np.exp2(np.round(np.log2(widest)))) if extreme else 1.0
-
-
-def _checked(n_neighbors: int, X: Array) -> int:
-    """Return the number of neighbors that the rows can have."""
-    n, d = X.shape
-    if n < 2 or d < 1:
-        raise ValueError(f"X has shape {X.shape}: neighbors need 2 rows and 1 column at least")
-    if n_neighbors >= n:
-        warnings.warn(
-            f"n_neighbors={n_neighbors} needs more than {counted(n, 'row')}; "
-            f"{counted(n - 1, 'neighbor is', 'neighbors are')} used",
-            UserWarning,
-            stacklevel=3,
-        )
-    return int(min(n_neighbors, n - 1))
 
 
 def _finish(rows: SearchCorpus, heaps: Heaps, recall: float, method: str) -> Neighbors:

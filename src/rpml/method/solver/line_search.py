@@ -41,7 +41,11 @@ def line_search(
             continue
         at = tried[best][0]
         if best == len(tried) - 1:
-            t = float(np.clip(_ahead(slope, tried), at, 10 * at))
+            guess = _from_slope(value0, slope, tried[-1])
+            if len(tried) > 2:  # the bolder of two interpolations
+                cubic = _cubic(value0, slope, tried[-1], tried[-2])
+                guess = max(cubic, _vertex(tried[0], tried[-2], tried[-1]))
+            t = float(np.clip(guess, at, 10 * at))
         else:
             t = _between(*tried[best - 1 : best + 2])
         if abs(t - at) <= precision * at:
@@ -49,14 +53,6 @@ def line_search(
                 break
             t = 1.5 * at  # a single trial is not enough
     return min(tried, key=lambda trial: trial[1])[0], len(tried) - 1
-
-
-def _ahead(slope: float, tried: list[Trial]) -> float:
-    """Guess beyond the farthest and best trial, by the bolder of two interpolations."""
-    (_, value0), *_, last = tried
-    if len(tried) == 2:
-        return _from_slope(value0, slope, last)
-    return max(_cubic(value0, slope, last, tried[-2]), _vertex(tried[0], tried[-2], last))
 
 
 def _between(left: Trial, middle: Trial, right: Trial) -> float:

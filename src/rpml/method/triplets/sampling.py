@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics.pairwise import euclidean_distances
 
 from rpml.method.graph.neighbors import Neighbors, pair_distances
-from rpml.runtime.compiled import VECTORIZED, compiled
+from rpml.runtime.compiled import compiled
 from rpml.runtime.rows import Array, slices
 
 Rows = NDArray[np.intp]
@@ -212,8 +213,10 @@ def mine_batch_triplets(
     """
     if mining == "all":
         return _all_triplets(labels, rng, limit)
-    distance = _distances(np.ascontiguousarray(Z))
     nothing = np.empty((0, 3), dtype=np.intp)
+    if len(Z) == 0:
+        return nothing
+    distance = euclidean_distances(Z)
     count = _mine(distance, labels, margin, mining == "hard", nothing[:, 0], nothing)
     drawn = _drawn(count, rng, limit)
     out = np.empty((drawn.size, 3), dtype=np.intp)
@@ -245,22 +248,6 @@ def _all_triplets(
     positive += positive >= anchor  # skip the anchor itself
     negative += np.where(negative >= begin[anchor], same[anchor], 0)  # and its label
     return np.stack([rows[anchor], rows[positive], rows[negative]], axis=1)
-
-
-@compiled(VECTORIZED)
-def _distances(Z):  # type: ignore[no-untyped-def]
-    """Return Euclidean distances between all rows; a batch is too small for BLAS threads."""
-    b, width = Z.shape
-    out = np.zeros((b, b), Z.dtype)
-    for i in range(b):
-        x = Z[i]
-        for j in range(i):
-            y = Z[j]
-            total = Z.dtype.type(0)
-            for c in range(width):
-                total += (x[c] - y[c]) * (x[c] - y[c])
-            out[i, j] = out[j, i] = np.sqrt(total)
-    return out
 
 
 @compiled()

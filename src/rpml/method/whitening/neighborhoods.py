@@ -235,7 +235,10 @@ def _correlate(
     ):
         unseen = ~(quarters[i] | quarters[j])
         measured = np.ix_(unseen, unseen)
-        total[measured] += _correlation(columns(W, unseen), _graph(neighbors))
+        n, m = neighbors.shape
+        edges = np.ones(n * m, np.float32), neighbors.ravel(), np.arange(0, n * m + 1, m)
+        graph = sparse.csr_matrix(edges, shape=(n, n))
+        total[measured] += _correlation(columns(W, unseen), graph)
         count[measured] += 1
     correlation = total / np.maximum(count, 1)
     return np.asarray(correlation * (const.KAPPA / max(1.0, _largest_beyond_one(correlation))))
@@ -287,13 +290,6 @@ def mean_log_ranks(rows: Array, queries: Index, chosen: Index) -> Array:
     """Per query, the mean of log(1 + rank) of chosen rows among all rows; rank 0 is the nearest."""
     ranks = count_higher(similarities(rows, queries), chosen)
     return np.asarray(np.log1p(ranks).mean(axis=1))
-
-
-def _graph(indices: NDArray[np.int32]) -> sparse.csr_matrix:
-    """The edges from each row to its neighbors."""
-    n, m = indices.shape
-    ones = np.ones(n * m, np.float32)
-    return sparse.csr_matrix((ones, indices.ravel(), np.arange(0, n * m + 1, m)), shape=(n, n))
 
 
 def _correlation(B: Array, graph: sparse.csr_matrix) -> Array:
