@@ -145,9 +145,10 @@ def test_without_permission(tmp_path):
 
 def test_the_missing_argument_is_named(rpml, shared):
     for command in ("report", "explore"):
-        assert "then FEATURES" in rpml(command, shared / "model.rpml", code=2).stderr
+        missing = rpml(command, shared / "model.rpml", code=2).stderr
+        assert "Missing argument 'FEATURES'. Give one or two models and then FEATURES" in missing
     result = rpml("report", shared / "model.rpml", "-o", "r.html", "--json", code=2)
-    assert "then FEATURES" in json.loads(result.stdout)["error"]
+    assert json.loads(result.stdout)["error"].startswith("Missing argument 'FEATURES'.")
 
 
 def test_messages_name_options_not_python(rpml, shared):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -217,6 +218,17 @@ def test_fit_takes_the_groups(tool: Tool) -> None:
 def test_folder_labels(tool: Tool) -> None:
     tool("--folder-labels")
     assert {r["label"] for r in tool.rows("features.labels.csv")} == {"a", "b", "c"}
+
+
+def test_a_table_that_a_kill_left_of_an_earlier_run_is_removed(tool: Tool, tmp_path: Path) -> None:
+    tool("--folder-labels")
+    labels = tool.out / "features.labels.csv"
+    earlier = shutil.copy2(labels, tmp_path / "labels.csv")
+    tool("--force")
+    assert not labels.exists()
+    shutil.copy2(earlier, labels)  # as if the run had been killed after its last new file
+    tool("--resume")
+    assert not labels.exists()
 
 
 def test_whitening_is_learned_on_the_training_split_only(tool: Tool) -> None:

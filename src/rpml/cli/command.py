@@ -90,8 +90,9 @@ def _usage_errors(as_json: bool) -> Iterator[None]:
         # usage errors have no public base class, but all have a message
         if hasattr(error, "format_message") and type(error).__name__ != "NoArgsIsHelpError":
             vars(error)["message"] = in_shell_words(vars(error)["message"])
-            if getattr(getattr(error, "param", None), "nargs", 1) == -1:  # it takes all but one
+            if getattr(getattr(error, "param", None), "nargs", 1) == -1:  # takes all but the last
                 vars(error)["message"] = "Give one or two models and then FEATURES"
+                vars(error)["param_hint"] = "'FEATURES'"
             if as_json:
                 _echo_error(one_line(error.format_message()), BAD_INPUT)
         raise

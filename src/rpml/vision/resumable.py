@@ -183,6 +183,7 @@ class ResumableExtraction(ResumableRun):
         manifest = Manifest(self._manifest)
         facts, files = manifest.facts, manifest.listed()
         complete = bool(files) and not any(map(manifest.differs, files))
+        complete = complete and set(manifest.owned()) <= {*files}  # no table left of an earlier run
         if not complete or facts.get("fingerprint") != run:
             return None
         check_json(facts, _FACTS, "manifest")
