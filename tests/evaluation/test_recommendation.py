@@ -1,6 +1,8 @@
 """The recommendation: label-free, reproducible, and right where the answer is known."""
 
+import importlib
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +11,6 @@ import rpml
 from rpml.evaluation import recommendation
 from rpml.evaluation.comparison import compare
 from rpml.evaluation.metrics.label_free import neighbors_kept
-from rpml.evaluation.rank_gain import rank_gains
 from rpml.evaluation.recommendation import (
     CANDIDATES,
     CLEARLY,
@@ -17,6 +18,7 @@ from rpml.evaluation.recommendation import (
     RAW_PRICE,
     Recommendation,
     decide,
+    rank_gains,
     recommend,
     recommend_from,
 )
@@ -25,6 +27,8 @@ from rpml.evaluation.table import Comparison
 from rpml.method.calibration import CALIBRATION, expected_gain
 from rpml.runtime.intervals import Interval
 from rpml.runtime.rows import sorted_sample
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def gains(**found):
@@ -98,6 +102,14 @@ def test_the_expected_gain_follows_the_calibration():
     assert said.gain == expected_gain(said.evidence["rpml"].value)
     assert "is +0.15 (95% interval +0.14 to +0.16)" in str(said)
     assert f"{100 * said.gain.value:+.1f} points of Recall@1" in str(said)
+
+
+def test_the_calibration_is_what_was_measured(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    calibration = importlib.import_module("calibration")
+    points = calibration.all_points()
+    assert calibration.table(points) == CALIBRATION
+    assert calibration.coverage(points) > 0.8  # what pages say of 4 of 5 other data sets
 
 
 # --- the evidence --------------------------------------------------------------------------

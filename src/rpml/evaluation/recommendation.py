@@ -1,12 +1,18 @@
 """Recommendation of raw vectors, PCA, whitening or RPML.
 
-With labels, the Recall@1 on rows of held-out classes decides, otherwise the rank gain (see
-`rpml.evaluation.rank_gain`); labels were only used to validate that rule
-(docs/decisions/recommendation.md). PCA is recommended unless another method is clearly better.
+With labels, the Recall@1 on rows of held-out classes decides, otherwise the *rank gain*: how well a
+method ranks neighbors found by other axes (docs/decisions/recommendation.md). The principal axes
+are split into two disjoint halves, and the rows into two parts. The *held-out neighbors* of a row
+are its nearest rows by one half of the axes. Every method is fitted to the other half of the axes
+on one part of the rows, and ranks them on the other part. Its *rank gain* is how much log(1 + rank)
+decreases relative to PCA. Noise in one half of the axes is independent of noise in the other, so a
+method gains by retaining what rows really share. PCA is recommended unless another method is
+clearly better.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import overload
@@ -27,7 +33,6 @@ from rpml.evaluation.comparison import checked_size, compare
 from rpml.evaluation.knowledge import fit_knowledge, nuisance_values, subset, untrained_fit
 from rpml.evaluation.metrics.label_free import neighbors_kept
 from rpml.evaluation.metrics.retrieval import checked_codes, checked_embedding
-from rpml.evaluation.rank_gain import rank_gains
 from rpml.evaluation.registry import (
     KNOWN,
     METHODS,
@@ -40,12 +45,19 @@ from rpml.evaluation.separated import separated_pairs
 from rpml.evaluation.sizes import SizeRecommendation, recommend_size
 from rpml.evaluation.table import Comparison
 from rpml.method.calibration import expected_gain
+from rpml.method.graph.heaps import nearest_rows
+from rpml.method.whitening.constants import JUDGED_NEIGHBORS
 from rpml.method.whitening.evidence import NO_GAIN
 from rpml.method.whitening.linear_map import principal_axes
-from rpml.method.whitening.neighborhoods import projected
+from rpml.method.whitening.neighborhoods import (
+    columns,
+    mean_log_ranks,
+    projected,
+    random_halves,
+)
 from rpml.runtime.context import Json
-from rpml.runtime.intervals import Interval
-from rpml.runtime.rows import Array, RandomState, sorted_sample, to_common_scale
+from rpml.runtime.intervals import Interval, mean_interval
+from rpml.runtime.rows import Array, RandomState, sorted_sample, to_common_scale, unit_rows
 from rpml.runtime.threads import single_blas_thread
 from rpml.runtime.wording import counted
 
@@ -56,6 +68,7 @@ CLEARLY = 0.05  # lead in rank gain below which the runner-up may be as good
 RAW_PRICE = 0.05  # rank gain over the best smaller embedding that justifies the raw vectors
 MAX_ROWS = 5000
 MIN_ROWS, MIN_AXES = 100, 8
+QUERIES, MAX_AXES = 1000, 512  # of the rank gain
 
 
 @overload
@@ -219,6 +232,34 @@ def _recommend(
             assert choice.nuisance is not None
             found = found.with_knowledge(known, choice.nuisance)
     return found.with_sizes(neighbors_kept(rows, W, size)), fits
+
+
+def rank_gains(
+    W: Array, methods: Sequence[str], size: int, rng: np.random.Generator
+) -> dict[str, Interval]:
+    """Return the rank gain over PCA of each method: the mean decrease of log(1 + rank).
+
+    `W` are the rows in principal coordinates, strongest axis first; `size` is the size of the
+    embeddings. The 95% intervals are over the queries; PCA, the reference, is always included.
+    """
+    W = W[:, :MAX_AXES]
+    order = rng.permutation(len(W))
+    seen, unseen = W[order[: len(W) // 2]], W[order[len(W) // 2 :]]
+    queries = np.arange(min(QUERIES, len(unseen)))
+    half = random_halves(W.shape[1], rng)
+    log_ranks = {name: np.zeros(len(queries)) for name in (REFERENCE, *methods)}
+    for one, other in ((half, ~half), (~half, half)):
+        units = unit_rows(columns(unseen, other))
+        held_out = nearest_rows(units[queries], units, JUDGED_NEIGHBORS, own=queries)[1]
+        shown, asked = columns(seen, one), columns(unseen, one)
+        room = max(1, min(size, int(one.sum()) // 2, len(seen) - 1))
+        for name in log_ranks:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about fits to a part of the rows
+                fitted = METHODS[name].build(room, 0).fit(shown)
+            Z = fitted.transform(asked)
+            log_ranks[name] += mean_log_ranks(Z, queries, held_out) / 2
+    return {name: mean_interval(log_ranks[REFERENCE] - value) for name, value in log_ranks.items()}
 
 
 def fitted_rank_gain(table: Comparison, n_components: int) -> Interval | None:
