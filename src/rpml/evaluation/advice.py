@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from sklearn.base import BaseEstimator
 
+from rpml.estimator.description import separated_question
 from rpml.evaluation.registry import KNOWN, METHODS, REFERENCE
-from rpml.evaluation.separated import separated_question
 from rpml.method.calibration import expected_gain
 from rpml.method.whitening.evidence import NuisanceEvidence
 from rpml.runtime.intervals import Interval

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
+from rpml.estimator.description import separated_pairs
 from rpml.evaluation.advice import (
     Recommendation,
     advised,
@@ -41,7 +42,6 @@ from rpml.evaluation.registry import (
     Transformer,
     chosen_methods,
 )
-from rpml.evaluation.separated import separated_pairs
 from rpml.evaluation.sizes import SizeRecommendation, recommend_size
 from rpml.evaluation.table import Comparison
 from rpml.method.calibration import expected_gain

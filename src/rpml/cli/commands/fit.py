@@ -261,9 +261,13 @@ def outcome_text(model: RPML, data: Features | None, nuisance: Any, fields: Json
 
     Their ids become a field, too.
     """
-    from rpml.estimator.description import outcome_lines
+    from rpml.estimator.description import (
+        discounted_pairs,
+        named_pairs,
+        outcome_lines,
+        separated_question,
+    )
     from rpml.estimator.knowledge import as_nuisance
-    from rpml.evaluation.separated import discounted_pairs, named_pairs, separated_question
 
     solver = ("iterations", "converged", "message")
     lines = {n: value for n, value in fields.items() if value is not None and n not in solver}

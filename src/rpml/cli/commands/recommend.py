@@ -59,9 +59,9 @@ def run(
     console: Console,
 ) -> None:
     """Recommend a method and a size; labels are optional."""
+    from rpml.estimator.description import named_pairs, separated_question
     from rpml.evaluation.recommendation import recommend
     from rpml.evaluation.registry import METHODS
-    from rpml.evaluation.separated import named_pairs, separated_question
 
     data, y, given, _ = read_compared(features, labels, nuisance, queries, reading)
     known = {**given, "y": y, "random_state": seed}

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.estimator.description import SEPARATED_PAIRS as PAIRS
+from rpml.estimator.description import separated_pairs
 from rpml.evaluation.metrics.label_free import neighbor_overlap
-from rpml.evaluation.separated import SHOWN as PAIRS
-from rpml.evaluation.separated import separated_pairs
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.layout import grid_order

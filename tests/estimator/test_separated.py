@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rpml import RPML
-from rpml.evaluation.separated import (
+from rpml.estimator.description import (
     discounted_pairs,
     named_pairs,
     separated_pairs,
