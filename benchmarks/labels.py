@@ -57,9 +57,9 @@ def lda(X: Any, known: Labels, seed: int) -> Any:
 
 
 def nca(X: Any, known: Labels, seed: int) -> Any:
-    """On at most 2500 of the labelled rows, whose number limits its size."""
-    size = min(DIM, int((known >= 0).sum()) - 1)
-    return NCA(size, max_rows=2500, random_state=seed).fit(X[known >= 0], known[known >= 0])
+    """On at most 2,500 of the labeled rows, whose number limits its size."""
+    rows = np.random.default_rng(seed).permutation(np.flatnonzero(known >= 0))[:2500]
+    return NCA(min(DIM, len(rows) - 1), random_state=seed).fit(X[rows], known[rows])
 
 
 def spread_lda(X: Any, known: Labels, seed: int) -> Any:
