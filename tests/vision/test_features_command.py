@@ -304,7 +304,6 @@ def test_a_killed_run_continues_with_the_same_result(tool: Tool, tmp_path: Path)
     manifests = []
     for folder in (tool.out, whole):
         manifest = json.loads((folder / "features.npy.manifest.json").read_text(encoding="utf8"))
-        assert all(file.pop(1) > 0 for file in manifest["files"].values())  # when it was written
         manifests.append(manifest)
     assert manifests[0] == manifests[1]
 
