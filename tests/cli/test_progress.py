@@ -90,3 +90,13 @@ def test_a_bar_ends_with_the_steps_it_had(capsys):
     shown = capsys.readouterr().err
     assert "whitening" in shown
     assert "7/7" in shown
+
+
+def test_rates_are_plain_numbers(capsys, monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    report = LineReporter()
+    report(Progress("train", 0, 200_000))
+    now += 10
+    report(Progress("train", 123_000, 200_000))
+    assert "12,300/s" in capsys.readouterr().err

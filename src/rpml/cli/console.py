@@ -87,7 +87,8 @@ class LineReporter(Reporter):
             parts.append(f"done in {elapsed:.1f} s")
         elif min(elapsed, steps) > 0 and event.total > 1:
             left = (event.total - event.done) * elapsed / steps
-            parts.append(f"{steps / elapsed:.3g}/s, {left:.0f} s left")
+            rate = steps / elapsed
+            parts.append(f"{rate:{',.0f' if rate >= 100 else '.3g'}}/s, {left:.0f} s left")
         print(" ".join(parts).rstrip(","), file=sys.stderr, flush=True)
 
 
