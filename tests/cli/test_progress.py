@@ -100,3 +100,11 @@ def test_rates_are_plain_numbers(capsys, monkeypatch):
     now += 10
     report(Progress("train", 123_000, 200_000))
     assert "12,300/s" in capsys.readouterr().err
+
+
+def test_a_system_without_sighup(monkeypatch):
+    monkeypatch.delattr(module.signal, "SIGHUP")
+    before = module.signal.getsignal(module.signal.SIGTERM)
+    with module.answering(lambda number, frame: None):
+        assert module.signal.getsignal(module.signal.SIGTERM) is not before
+    assert module.signal.getsignal(module.signal.SIGTERM) is before

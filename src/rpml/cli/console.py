@@ -143,7 +143,8 @@ class BarReporter(Reporter):
 @contextmanager
 def answering(answer: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Handle SIGINT, SIGTERM and SIGHUP in the block; signals that are ignored stay ignored."""
-    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    names = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     heard = {n: h for n in numbers if (h := signal.getsignal(n)) is not signal.SIG_IGN}
     for number in heard:
         signal.signal(number, answer)
