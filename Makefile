@@ -31,6 +31,10 @@ demo: $(DEMO)           ## learn embeddings of programs and of drawings without 
 	$(BIN)/rpml demo code -o demo-output/code
 	$(BIN)/rpml demo drawings -o demo-output/drawings
 
+# two processes share two cores: more threads of BLAS would only wait for each other
+test test-thorough: export OMP_NUM_THREADS = 1
+test test-thorough: export OPENBLAS_NUM_THREADS = 1
+
 test: $(DEV)            ## the default tests, a few minutes on two cores
 	$(BIN)/pytest -n 2
 

@@ -21,6 +21,10 @@ def binaries():
     if wheel is not None:
         folders.append(Path(wheel.submodule_search_locations[0]) / "pginstall" / "bin")
     for folder in folders:
+        try:
+            run(folder / "pg_config")
+        except PermissionError:  # in a private folder, which the user of the server may not enter
+            continue
         share = subprocess.run([folder / "pg_config", "--sharedir"], capture_output=True, text=True)
         if (Path(share.stdout.strip()) / "extension" / "vector.control").exists():
             return folder
