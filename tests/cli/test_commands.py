@@ -257,7 +257,7 @@ def test_estimate(rpml, shared):
     assert fields["memory_gb"] > 0.1
     assert fields["seconds"] > 0
     assert fields["seconds"] == pytest.approx(sum(fields["stages"].values()), abs=0.01)
-    assert "memory gb: " in rpml("fit", "200x8", "--dim", 3, "--dry-run").stdout
+    assert " GB (this machine has " in rpml("fit", "200x8", "--dim", 3, "--dry-run").stdout
 
 
 def test_a_dry_run_writes_nothing_and_a_fit_needs_an_output(rpml, shared, tmp_path):

@@ -97,6 +97,14 @@ def test_a_full_disk_leaves_no_lock(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_file_of_that_name_that_is_no_lock_is_not_touched(tmp_path):
+    with locked(tmp_path / "m.rpml"):
+        (lock,) = tmp_path.glob(".m.rpml-*")
+    lock.write_text("mine")
+    refused(tmp_path / "m.rpml", "not a lock")
+    assert lock.read_text() == "mine"
+
+
 def test_planted_links_and_pipes_are_neither_followed_nor_awaited(tmp_path):
     (tmp_path / "precious").write_text("1")
     for name, make in (("m.rpml", lambda path: path.symlink_to("precious")), ("n.rpml", os.mkfifo)):

@@ -108,6 +108,9 @@ def _acquire(path: Path, target: Path, again: bool) -> int | None:
                 f"{target} is being written by process {owner.decode(errors='replace') or '?'}: "
                 "wait until it has finished, or choose another name"
             )
+        if owner and not owner.isdigit():
+            os.close(descriptor)
+            raise InputError(f"cannot write {target}: {path} is not a lock of rpml, move it away")
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), os.lstat(path)):
                 _sign(descriptor, path, target)
