@@ -110,3 +110,9 @@ def test_wrong_knowledge_is_refused_in_one_sentence(rpml, files, tmp_path):
     assert "one value for all rows" in rpml.refused(*args, "--nuisance", tmp_path / "one.txt")
     assert "no such file" in rpml.refused(*args, "--nuisance", "language")
     assert not (tmp_path / "m.rpml").exists()
+
+
+def test_a_missing_nuisance_is_named(rpml, files, tmp_path):
+    args = ("fit", files[0] / "x.npy", "-o", tmp_path / "m.rpml", "--quiet")
+    assert "there is no such file, and" in rpml.refused(*args, "--nuisance", "none.csv")
+    assert list(tmp_path.iterdir()) == []

@@ -110,7 +110,9 @@ def read_nuisance_columns(
     for name in parse_names(nuisance) or []:
         inside = not os.path.exists(name)
         if inside and str(data.name).lower().endswith(".npy"):
-            raise InputError(f"--nuisance {name}: there is no such file, and {data.name} is .npy")
+            raise InputError(
+                f"--nuisance {name}: there is no such file, and {data.name} has no columns"
+            )
         n_rows = len(data.values)
         if matrix := {} if inside else _matrix_columns(Path(name), n_rows):
             columns |= matrix
