@@ -5,6 +5,7 @@ python benchmarks/bytes_page.py
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from pathlib import Path
 
@@ -21,7 +22,7 @@ USES = {
 SHOWN = ("RPML, pq", "PCA, pq", "faiss OPQ")
 COLORS = ("#1f6feb", "#8b949e", "#d1701e")
 OURS, PEER = "RPML, pq", "faiss OPQ"
-WIDTH, HEIGHT, MARGIN = 640, 320, 48
+WIDTH, HEIGHT, MARGIN, LINE = 640, 320, 48, 16
 
 
 def by_system(rows: list[Row], use: str) -> dict[str, dict[int, dict[str, Row]]]:
@@ -91,6 +92,7 @@ def picture(rows: list[Row]) -> str:
     level = 100 * np.mean([raw[s]["recall"] for s in sets])
     values = [level, *(v for line in lines.values() for v in line)]
     low, high = np.floor(min(values)) - 1, np.ceil(max(values)) + 1
+    high += (high - low) % 2  # so that the middle is a whole number, too
 
     def x(i: int) -> float:
         return MARGIN + i * (WIDTH - 4 * MARGIN) / max(1, len(sizes) - 1)
@@ -113,11 +115,15 @@ def picture(rows: list[Row]) -> str:
         parts.append(f'<text x="8" y="{y(value) + 4:.1f}">{value:.0f}</text>')
     for i, n in enumerate(sizes):
         parts.append(f'<text x="{x(i) - 6:.1f}" y="{HEIGHT - 16}">{n}</text>')
+    ends = {name: y(line[-1]) + 4 for name, line in lines.items()}
+    names = sorted(ends, key=ends.__getitem__)
+    for above, below in itertools.pairwise(names):  # a name does not lie on another one
+        ends[below] = max(ends[below], ends[above] + LINE)
     for (name, line), color in zip(lines.items(), COLORS, strict=True):
         points = " ".join(f"{x(i):.1f},{y(v):.1f}" for i, v in enumerate(line))
         parts.append(f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="3"/>')
         parts.append(
-            f'<text x="{x(len(sizes) - 1) + 8:.1f}" y="{y(line[-1]) + 4:.1f}" fill="{color}">'
+            f'<text x="{x(len(sizes) - 1) + 8:.1f}" y="{ends[name]:.1f}" fill="{color}">'
             f"{name}</text>"
         )
     return "\n".join([*parts, "</svg>"]) + "\n"
