@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 from common import RESULTS, machine
+from deep_baselines import ALL as METHODS
 
 from rpml.deep.backbones import Network, open_network
 from rpml.deep.embedder import (
@@ -43,7 +44,6 @@ from rpml.deep.embedder import (
 )
 from rpml.deep.finetune import Training, descriptor_network
 from rpml.deep.inputs import ImageSpec, open_inputs
-from rpml.deep.methods import METHODS
 from rpml.deep.methods.base import Method
 from rpml.deep.schedule import Schedule
 from rpml.deep.trainer import Trainer

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import torch
 from deep import Images, Problem, Rows, add_common, measure_frozen
+from deep_baselines import ALL as METHODS
+from deep_baselines import MemoryNCE, mine_pools, triplet_batches
 
 from rpml.deep.embedder import mean_features
-from rpml.deep.methods import METHODS
 from rpml.deep.methods.base import (
     Batch,
     Batches,
@@ -36,7 +37,6 @@ from rpml.deep.methods.base import (
     in_two_views,
     label_sampler,
 )
-from rpml.deep.methods.unsupervised import MemoryNCE, mine_pools, triplet_batches
 from rpml.method.triplets.sampling import batch_sampler
 from rpml.runtime.rows import unit_rows
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import argparse
 
 import torch
+from deep_baselines import ALL as METHODS
 from deep_page import DOCS, replace_table
 from torch.utils.flop_counter import FlopCounterMode
 
 from rpml.deep.backbones import ALL, Network, open_network
-from rpml.deep.methods import METHODS
 from rpml.deep.schedule import Schedule, paper_schedule
 
 IMAGES = 5864  # the training images of CUB-200-2011
@@ -39,8 +39,8 @@ def table(forward: float, both: float) -> str:
     lines = [f"| method | epochs | rows per batch | PFLOP | hours at {RATE} TFLOP/s |"]
     lines.append("|---|---:|---:|---:|---:|")
     total = 0.0
-    for name, method in METHODS.items():
-        schedule = paper_schedule(name, Schedule())
+    for method in METHODS.values():
+        schedule = paper_schedule(method.budget, Schedule())
         per_row = both + (forward if method.needs_teacher else 0.0)
         count = schedule.epochs * IMAGES * per_row / 1e6
         total += count

@@ -14,11 +14,12 @@ import json
 import numpy as np
 from common import RESULTS, machine
 from deep import revision
+from deep_baselines import CLUSTERS, kmeans_labels, mine_pools
 from deep_choice import agreed_labels
 from deep_page import DOCS, replace_table
 
-from rpml.deep.methods.base import CLUSTERS, FeatureBank, aas_labels, kmeans_labels
-from rpml.deep.methods.unsupervised import mine_pools, nearest_images
+from rpml.deep.methods.base import FeatureBank, aas_labels
+from rpml.deep.methods.stml import nearest_images
 from rpml.estimator import RPML
 
 BEGIN = "<!-- table: python benchmarks/deep_pairs.py -->"

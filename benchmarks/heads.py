@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from deep_baselines import ALL as METHODS
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from rpml.deep.embedder import Embedder, MultiViewDataset, frozen_descriptors, linear_start
-from rpml.deep.methods import METHODS
 from rpml.deep.schedule import Schedule
 from rpml.deep.trainer import Trainer
 from rpml.evaluation.baselines import LinearBaseline
@@ -35,7 +35,7 @@ def vector_views(X: NDArray[np.floating], seed: int) -> MultiViewDataset:
 
 
 class DeepHead(LinearBaseline):
-    """A `method` of `rpml.deep.methods.METHODS` that only learns a linear map."""
+    """A `method` of `deep_baselines.ALL` that only learns a linear map."""
 
     def __init__(
         self,

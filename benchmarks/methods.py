@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 from adaptor import MatryoshkaAdaptor
+from deep_baselines import ALL as DEEP_METHODS
 from heads import head
 from losses import LOSSES, ReferenceLoss
 from numpy.typing import NDArray
@@ -17,7 +18,6 @@ from sklearn.cluster import HDBSCAN
 from sklearn.covariance import ledoit_wolf_shrinkage
 from sklearn.exceptions import ConvergenceWarning
 
-from rpml.deep.methods import METHODS as DEEP_METHODS
 from rpml.estimator import RPML
 from rpml.evaluation.baselines import LDA, LinearBaseline, checked_axes, checked_size
 from rpml.evaluation.registry import (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from rpml.deep.embedder import Embedder, frozen_descriptors, linear_start
 from rpml.method.whitening.linear_map import identity
 
 CHANNELS, WIDTH = 6, 16
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # has the rarer methods
 torch.set_num_threads(1)  # tiny tensors: threads that wait for each other cost 20 times the work
 
 

@@ -109,9 +109,11 @@ def test_the_file_embeds_as_the_trained_network_does(tiny_backbone, photos, tmp_
 def test_the_whole_network_trains_on_the_budget_of_the_paper(
     tiny_backbone, photos, tmp_path, monkeypatch
 ):
-    from rpml.deep import schedule
+    from dataclasses import replace
 
-    monkeypatch.setitem(schedule.PUBLISHED, "srpml", (3, 12))
+    from rpml.deep.methods import METHODS
+
+    monkeypatch.setitem(METHODS, "srpml", replace(METHODS["srpml"], budget=(3, 12)))
     out = tmp_path / "trained.onnx"
     words = ["--size", "32", "--dim", "4", "--views", "1", "--json", "-q", "--threads", "1"]
     words += ["--train-from", "all", "--schedule", "paper"]

@@ -7,8 +7,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
+from deep_baselines import ALL as METHODS
+
 from rpml.deep.embedder import descriptors, mean_features
-from rpml.deep.methods import METHODS
 from rpml.deep.schedule import Schedule
 from rpml.deep.trainer import Trainer
 from rpml.evaluation.metrics import recall_at_k

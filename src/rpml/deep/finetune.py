@@ -26,7 +26,7 @@ from rpml.deep.embedder import (
 )
 from rpml.deep.inputs import ImageSpec, open_inputs
 from rpml.deep.methods import METHODS, check_methods
-from rpml.deep.methods.base import Indices
+from rpml.deep.methods.base import Indices, Method
 from rpml.deep.schedule import BUDGETS, Schedule, paper_schedule
 from rpml.deep.trainer import Trainer
 from rpml.evaluation.protocol import scores_of
@@ -59,8 +59,7 @@ class Training:
     image_spec: ImageSpec = field(default_factory=ImageSpec)
     schedule: Schedule = field(default_factory=Schedule)
     budget: str = "common"
-    """"paper": the published epochs and batch size of each method instead of the schedule's (see
-    `rpml.deep.schedule.paper_schedule`)."""
+    """"paper": the published epochs and batch size of each method instead of the schedule's."""
 
     def __post_init__(self) -> None:
         if self.budget not in BUDGETS:
@@ -72,9 +71,9 @@ class Training:
                 stacklevel=3,
             )
 
-    def schedule_of(self, method: str) -> Schedule:
-        """The schedule of a method (a key of `rpml.deep.methods.METHODS`)."""
-        return paper_schedule(method, self.schedule) if self.budget == "paper" else self.schedule
+    def schedule_of(self, method: Method) -> Schedule:
+        paper = self.budget == "paper"
+        return paper_schedule(method.budget, self.schedule) if paper else self.schedule
 
 
 def prepare(
@@ -183,7 +182,7 @@ class ResumableFinetuning(ResumableRun):
             cache = Path(self.cache) if self.cache else None
             embedder, inputs, frozen = prepare(files, network, training, cache, context)
             classes = folder_classes(inputs.ids) if METHODS[method].uses_labels else None
-            schedule = training.schedule_of(method)
+            schedule = training.schedule_of(METHODS[method])
             trainer = Trainer(embedder, inputs, METHODS[method], schedule, frozen, classes)
             trained, size = trainer.run(context), training.image_spec.size
             write_onnx(
@@ -305,7 +304,8 @@ class DeepProtocol:
         rows = [self._row("frozen", "before training (linear RPML)", Z["deep-frozen"], ks)]
         for number, name in enumerate(check_methods(names)):
             self.context.report(Progress("methods", number + 1, len(names) + 1))
-            method, schedule = METHODS[name], self.training.schedule_of(name)
+            method = METHODS[name]
+            schedule = self.training.schedule_of(method)
             start = self.embedder, self.inputs
             trainer = Trainer(*start, method, schedule, self.frozen, self.classes)
             Z[f"deep-{name}"] = descriptors(trainer.run(self._context(name)), self.test)

@@ -17,26 +17,9 @@ _MINIMUM = {  # integers
 _OPTIONAL = ("patience", "learning_rate")
 _MAXIMUM = {"ema_decay": 1}
 BUDGETS = ("common", "paper")
-PUBLISHED: dict[str, tuple[int, int]] = {
-    "exemplar": (120, 256),
-    "nce": (120, 256),
-    "deepcluster": (60, 128),
-    "invariant": (120, 256),
-    "mom": (300, 126),
-    "stml": (180, 240),
-    "srpml": (100, 120),
-    "triplet-hdml": (175, 128),
-}
-"""Epochs and rows per batch on CUB-200-2011; an epoch has as many rows as there are images.
-
-Invariant, and the label-free methods that its paper compares with, from its authors' code (60
-passes, 128 images per batch in two views, one for DeepCluster); MOM from its code (100 passes over
-the anchors, 42 triplets), STML from its code (90 passes, 120 images in two views), and HDML from
-its code (8,000 steps). The RPML paper only prints the batch size; 100 passes are those of MOM,
-whose protocol it follows.
-"""
 SUPERVISED = (437, 128)
-"""20,000 steps on CUB-200-2011, the protocol of Oh Song et al. that supervised methods follow."""
+"""Epochs and rows per batch: 20,000 steps on CUB-200-2011, the protocol of Oh Song et al. that
+supervised methods follow."""
 PUBLISHED_RATE, PUBLISHED_EMA_DECAY = 1e-4, 0.999  # those of STML
 
 
@@ -78,17 +61,17 @@ class Schedule:
 
 def check_free(name: str, user_settings: Mapping[str, object]) -> None:
     """Raise InputError for settings that the papers' schedule would replace."""
-    replaced = asdict(paper_schedule("", Schedule())).items() - asdict(Schedule()).items()
+    replaced = asdict(paper_schedule(SUPERVISED, Schedule())).items() - asdict(Schedule()).items()
     for setting in user_settings.keys() & dict(replaced).keys() if name == "paper" else ():
         raise InputError(f"{setting} is set by the schedule of the papers: leave one of them out")
 
 
-def paper_schedule(method: str, schedule: Schedule) -> Schedule:
-    """Return the schedule with the published budget of a method, without distillation.
+def paper_schedule(budget: tuple[int, int], schedule: Schedule) -> Schedule:
+    """Return the schedule with the published epochs and batch size, without distillation.
 
     The optimizer is still AdamW, with the learning rate (1e-4) and the weight average of STML.
     """
-    epochs, batch_size = PUBLISHED.get(method, SUPERVISED)
+    epochs, batch_size = budget
     return replace(
         schedule,
         epochs=epochs,

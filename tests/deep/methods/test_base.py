@@ -5,6 +5,8 @@ import pytest
 
 pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
+from deep_baselines import triplet_batches
+
 from rpml.deep.methods.base import (
     FeatureBank,
     aas_labels,
@@ -12,7 +14,6 @@ from rpml.deep.methods.base import (
     label_sampler,
     label_singletons,
 )
-from rpml.deep.methods.unsupervised import triplet_batches
 from rpml.evaluation.metrics.clustering import pair_scores
 from rpml.method.whitening.groups import group_means
 

@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
-from rpml.deep.methods.supervised import (
+from deep_synthetic import (
     DAML,
     DAML_ADVERSARIAL,
     DAML_REGULARIZER,
@@ -13,6 +13,7 @@ from rpml.deep.methods.supervised import (
     generator_loss,
     random_triplets,
 )
+
 from tests.deep.methods.examples import LOSS_SPEC, batch_of, hinge, layers, point, unit
 
 

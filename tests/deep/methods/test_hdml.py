@@ -7,14 +7,15 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
-from rpml.deep.methods import supervised
-from rpml.deep.methods.supervised import random_triplets
+import deep_synthetic
+from deep_synthetic import random_triplets
+
 from tests.deep.methods.examples import LABELS, LOSS_SPEC, batch_of, hinge, layers, point, unit
 
 
 @pytest.fixture
 def loss():
-    made = supervised.HDML(LOSS_SPEC).double()
+    made = deep_synthetic.HDML(LOSS_SPEC).double()
     made.average.fill_(0.15)
     return made
 
@@ -31,9 +32,9 @@ def test_hard_negatives(level):
     x, _ = point()
     a, p, n = (x[i] for i in ([0, 3, 6, 1], [1, 4, 7, 2], [6, 9, 0, 11]))
     expected = [slow_hard_negative(*map(np.asarray, t), level) for t in zip(a, p, n, strict=True)]
-    np.testing.assert_allclose(supervised.hard_negatives(a, p, n, level).numpy(), expected)
+    np.testing.assert_allclose(deep_synthetic.hard_negatives(a, p, n, level).numpy(), expected)
     inputs = tuple(v.clone().requires_grad_(True) for v in (a, p, n))
-    assert torch.autograd.gradcheck(lambda *v: supervised.hard_negatives(*v, level), inputs)
+    assert torch.autograd.gradcheck(lambda *v: deep_synthetic.hard_negatives(*v, level), inputs)
 
 
 def test_negatives_become_harder_as_the_metric_loss_falls():
@@ -41,7 +42,7 @@ def test_negatives_become_harder_as_the_metric_loss_falls():
     a, p, n = (x[i] for i in ([0, 3], [1, 4], [6, 9]))
     distances = []
     for average in (10.0, 0.1, 0.01):
-        hard = supervised.hard_negatives(a, p, n, math.exp(-supervised.HDML_PULL / average))
+        hard = deep_synthetic.hard_negatives(a, p, n, math.exp(-deep_synthetic.HDML_PULL / average))
         distances.append(float((hard - a).norm(dim=1).mean()))
     assert distances == sorted(distances, reverse=True)
 
@@ -53,7 +54,7 @@ def cross_entropy(scores, label):
 def slow_loss(loss, batch):
     x, L = batch.features.detach().numpy(), batch.projection.detach().numpy()
     Z, y = batch.embedding.detach().numpy(), LABELS.numpy()
-    level = math.exp(-supervised.HDML_PULL / float(loss.average))
+    level = math.exp(-deep_synthetic.HDML_PULL / float(loss.average))
 
     def generate(z):
         return unit(layers(loss.generator, z))
@@ -69,8 +70,8 @@ def slow_loss(loss, batch):
         synthetic.append(hinge(*(unit(generate(z) @ L) for z in (Z[a], Z[p], hard))))
         soft.append(classify(generate(hard), y[n]))
     reconstruction = np.mean([((generate(z) - v) ** 2).sum() for z, v in zip(Z, x, strict=True)])
-    j_gen = reconstruction + supervised.HDML_SOFTMAX * np.mean(soft)
-    trust = math.exp(-supervised.HDML_BALANCE / j_gen)
+    j_gen = reconstruction + deep_synthetic.HDML_SOFTMAX * np.mean(soft)
+    trust = math.exp(-deep_synthetic.HDML_BALANCE / j_gen)
     classified = np.mean([classify(v, c) for v, c in zip(x, y, strict=True)])
     return trust * np.mean(real) + (1 - trust) * np.mean(synthetic) + j_gen + classified
 

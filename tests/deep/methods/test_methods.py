@@ -9,9 +9,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
+import deep_baselines
+import deep_synthetic
+from deep_baselines import ALL as METHODS
 from torch import nn
 
-from rpml.deep.methods import METHODS, check_methods, srpml, supervised, unsupervised
+from rpml.deep.methods import check_methods, srpml, supervised
 from rpml.deep.methods.base import FeatureBank
 from rpml.runtime.errors import InputError
 from tests.deep.methods.examples import LABELS, LOSS_SPEC, batch_of, point
@@ -52,7 +55,7 @@ def test_every_loss_reaches_the_features(key):
 def test_nce_gradient():
     x, L = point()
     x.requires_grad_(True)
-    state = unsupervised.MemoryNCE(LOSS_SPEC).double()
+    state = deep_baselines.MemoryNCE(LOSS_SPEC).double()
     state.partition.fill_(40.0)
     memory = state.memory.clone()
 
@@ -118,12 +121,12 @@ def test_ddml_as_printed():
 
     def g(i, j):
         l = 1 if y[i] == y[j] else -1
-        z = 1 - l * (supervised.DDML_THRESHOLD - ((Z[i] - Z[j]) ** 2).sum())
-        return np.log(1 + np.exp(supervised.DDML_SHARPNESS * z)) / supervised.DDML_SHARPNESS
+        z = 1 - l * (deep_synthetic.DDML_THRESHOLD - ((Z[i] - Z[j]) ** 2).sum())
+        return np.log(1 + np.exp(deep_synthetic.DDML_SHARPNESS * z)) / deep_synthetic.DDML_SHARPNESS
 
     same = by_pairs(lambda i, j: g(i, j) if y[i] == y[j] else None)
     other = by_pairs(lambda i, j: g(i, j) if y[i] != y[j] else None)
-    assert float(supervised.ddml(batch)) == pytest.approx((same + other) / 2, abs=1e-6)
+    assert float(deep_synthetic.ddml(batch)) == pytest.approx((same + other) / 2, abs=1e-6)
 
 
 def triplets_of(y):
@@ -164,7 +167,7 @@ def test_invariant_as_printed():
     x, L = point()
     batch = batch_of(x, L)
     Z = batch.embedding.detach().numpy()
-    f, view, t = Z[:6], Z[6:], unsupervised.INVARIANT_TEMPERATURE
+    f, view, t = Z[:6], Z[6:], deep_baselines.INVARIANT_TEMPERATURE
     total = 0.0
     for i in range(6):
         shares = np.exp(f @ view[i] / t)
@@ -173,7 +176,7 @@ def test_invariant_as_printed():
             if j != i:
                 shares = np.exp(f @ f[j] / t)
                 total -= np.log(1 - shares[i] / shares.sum())
-    assert float(unsupervised.invariant(batch)) == pytest.approx(total / 6, rel=1e-5)
+    assert float(deep_baselines.invariant(batch)) == pytest.approx(total / 6, rel=1e-5)
 
 
 def slow_softmax_loss(scores, labels):
@@ -206,7 +209,7 @@ def test_deepcluster_as_printed():
 
 
 def test_the_normalizer_of_nce_is_that_of_the_first_batch():
-    loss = unsupervised.MemoryNCE(LOSS_SPEC).double()
+    loss = deep_baselines.MemoryNCE(LOSS_SPEC).double()
     loss(batch_of(*point()))
     first = float(loss.partition)
     loss(batch_of(*point(seed=1), seed=1))
@@ -216,11 +219,11 @@ def test_the_normalizer_of_nce_is_that_of_the_first_batch():
 def test_nce_as_printed():
     x, L = point()
     batch = batch_of(x, L)
-    loss = unsupervised.MemoryNCE(LOSS_SPEC).double()
+    loss = deep_baselines.MemoryNCE(LOSS_SPEC).double()
     memory, Z, n = loss.memory.numpy().copy(), batch.embedding.detach().numpy(), 12
     noise = np.random.default_rng(0).integers(0, n, (12, 12))
     drawn = np.concatenate([np.arange(12)[:, None], noise], axis=1)
-    scores = np.exp(np.einsum("bd,bmd->bm", Z, memory[drawn]) / unsupervised.NCE_TEMPERATURE)
+    scores = np.exp(np.einsum("bd,bmd->bm", Z, memory[drawn]) / deep_baselines.NCE_TEMPERATURE)
     p = scores / (scores.mean() * n)
     h = p / (p + 12 / n)  # m times the uniform noise probability 1 / n
     expected = -(np.log(h[:, 0]) + np.log(1 - h[:, 1:]).sum(1)).mean()

@@ -5,8 +5,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
-from rpml.deep.methods import METHODS
-from rpml.deep.methods import unsupervised as mom
+import deep_baselines as mom
+from deep_baselines import ALL as METHODS
+
 from rpml.deep.methods.base import Batch, FeatureBank, LossSpec
 
 

@@ -7,8 +7,7 @@ torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
 from torch.nn.functional import normalize
 
-from rpml.deep.methods import METHODS
-from rpml.deep.methods import unsupervised as stml
+from rpml.deep.methods import METHODS, stml
 from rpml.deep.methods.base import Batch, LossSpec
 
 N = 24

@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
@@ -11,7 +10,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from torch import nn
 
-from rpml.evaluation.metrics import kmeans
+from rpml.deep.schedule import SUPERVISED
 from rpml.method.clustering.pseudo_labels import as_clusterer, pseudo_labels
 from rpml.method.triplets.sampling import batch_sampler
 from rpml.method.whitening.groups import group_means
@@ -21,7 +20,6 @@ from rpml.runtime.rows import unit_rows
 Indices = NDArray[np.intp]
 AAS_NEIGHBORS = 50
 PER_LABEL = 4  # images
-CLUSTERS = 300  # k-means; a multiple of the number of classes, as DeepCluster advises
 
 
 @dataclass(frozen=True)
@@ -123,6 +121,9 @@ class Method:
     mines_once: bool = False
     """Sample once, from the features before training, instead of every epoch."""
     uses_labels: bool = False
+    budget: tuple[int, int] = SUPERVISED
+    """Published epochs and rows per batch on CUB-200-2011; an epoch has as many rows as there are
+    images."""
 
 
 def stateless(function: Callable[[Batch], torch.Tensor]) -> Callable[[LossSpec], Loss]:
@@ -145,11 +146,6 @@ def class_sampler(bank: FeatureBank) -> tuple[Batches, Indices]:
     if bank.classes is None:
         raise InputError("a supervised method needs the classes of the training images")
     return label_sampler(bank.classes)
-
-
-def instance_sampler(bank: FeatureBank) -> tuple[Batches, None]:
-    """Two views per image; each image is its own label."""
-    return partial(group_batches, np.arange(len(bank.features))[:, None]), None
 
 
 def group_batches(
@@ -197,13 +193,6 @@ def label_singletons(labels: Indices) -> Indices:
     labels = labels.copy()
     labels[unlabeled] = labels.max(initial=-1) + 1 + np.arange(unlabeled.sum())
     return np.unique(labels, return_inverse=True)[1]
-
-
-def kmeans_labels(bank: FeatureBank, n_clusters: int = CLUSTERS) -> Indices:
-    """k-means on the features."""
-    n_clusters = min(n_clusters, max(2, len(bank.features) // 4))
-    rng = np.random.default_rng([bank.seed, n_clusters])
-    return np.asarray(kmeans(bank.features, n_clusters, rng).labels_, np.intp)
 
 
 def squared_distances(Z: torch.Tensor) -> torch.Tensor:

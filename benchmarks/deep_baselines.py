@@ -1,4 +1,6 @@
-"""Label-free methods that tell images, or clusters of images, apart, STML and MOM."""
+"""The rarer deep methods of the tables of the paper, label-free ones here; ALL has them all."""
+
+from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
@@ -6,15 +8,16 @@ from functools import partial
 
 import numpy as np
 import torch
+from deep_synthetic import DAML, HDML, ddml
 from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import cg
 from torch import nn
-from torch.nn.functional import cross_entropy, log_softmax, logsigmoid, normalize, softmax
+from torch.nn.functional import cross_entropy, logsigmoid, normalize
 
+from rpml.deep.methods import METHODS
 from rpml.deep.methods.base import (
-    CLUSTERS,
     Batch,
     Batches,
     BatchIndices,
@@ -22,19 +25,19 @@ from rpml.deep.methods.base import (
     Indices,
     Loss,
     LossSpec,
-    distances,
+    Method,
+    class_sampler,
     group_batches,
-    squared_distances,
+    label_sampler,
+    stateless,
 )
+from rpml.evaluation.metrics import kmeans
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.rows import sorted_sample, top_k
 
+CLUSTERS = 300  # k-means; a multiple of the number of classes, as DeepCluster advises
 INVARIANT_TEMPERATURE = 0.1
 NCE_TEMPERATURE, NCE_NEGATIVES, NCE_MOMENTUM = 0.07, 4096, 0.5
-STML_QUERY = 5  # images per query in a batch, the query included
-STML_NEIGHBORS = 10  # k of the contextual similarity: STML_QUERY images in two views
-STML_SIGMA = 3.0
-STML_MARGIN = 1.0  # delta of the relaxed contrastive loss
 MOM_NEIGHBORS = 30
 MOM_POSITIVES = 50  # k of eq. (6) for positives: ranks that count as near, the anchor included
 MOM_NEGATIVES = 100  # k of eq. (6) for negatives, as for CUB-200-2011
@@ -47,6 +50,18 @@ MOM_MARGIN = 0.5
 
 Pool = tuple[int, Indices, Indices, NDArray[np.floating]]
 """An anchor, its positives, its negatives and the weights of its positives."""
+
+
+def instance_sampler(bank: FeatureBank) -> tuple[Batches, None]:
+    """Two views per image; each image is its own label."""
+    return partial(group_batches, np.arange(len(bank.features))[:, None]), None
+
+
+def kmeans_labels(bank: FeatureBank, n_clusters: int = CLUSTERS) -> Indices:
+    """k-means on the features."""
+    n_clusters = min(n_clusters, max(2, len(bank.features) // 4))
+    rng = np.random.default_rng([bank.seed, n_clusters])
+    return np.asarray(kmeans(bank.features, n_clusters, rng).labels_, np.intp)
 
 
 class Exemplar(Loss):
@@ -142,86 +157,6 @@ def invariant(batch: Batch) -> torch.Tensor:
     return -(own.sum() + spread.sum()) / b
 
 
-def nearest_images(bank: FeatureBank) -> Indices:
-    """(n_images, STML_QUERY): each image and its nearest neighbors."""
-    k = min(STML_QUERY, len(bank.features)) - 1
-    neighbors = nearest_neighbors(bank.features, k, metric="cosine").indices
-    return np.hstack([np.arange(len(neighbors))[:, None], neighbors])
-
-
-def neighbor_sampler(bank: FeatureBank) -> tuple[Batches, None]:
-    """Batches of images with their nearest neighbors."""
-    return partial(group_batches, nearest_images(bank)), None
-
-
-def contextual_similarity(Z: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Contextualized semantic similarity of the paper, (b, b), of unit rows of the teacher.
-
-    `rows` are the images of the rows; views of the same image are always neighbors.
-    """
-    pairwise = torch.exp(-squared_distances(Z) / STML_SIGMA)
-    k = min(STML_NEIGHBORS, len(Z))
-    ranked = torch.where(rows[:, None] == rows[None], 1.0, pairwise)
-    order = ranked.topk(k, dim=1).indices
-    neighbor = torch.zeros_like(pairwise).scatter_(1, order, 1.0)
-    reciprocal = neighbor * neighbor.T  # row i: the k-reciprocal neighbors R(i)
-    overlap = reciprocal @ reciprocal / reciprocal.sum(1, keepdim=True).clamp(min=1)
-    overlap = overlap * reciprocal  # |R(i) & R(j)| / |R(i)| if j is in R(i), else 0
-    expanded = overlap[order[:, : max(1, round(k / 2))]].mean(1)  # query expansion
-    return (pairwise + (expanded + expanded.T) / 2) / 2
-
-
-def relative_distances(Z: torch.Tensor) -> torch.Tensor:
-    """Distances divided by their mean over each row."""
-    d = distances(Z)
-    return d / d.mean(1, keepdim=True).clamp(min=1e-6)
-
-
-def relaxed_contrastive(Z: torch.Tensor, similarity: torch.Tensor) -> torch.Tensor:
-    """w d^2 + (1 - w) max(0, delta - d)^2 of relative distances, mean over the pairs i != j."""
-    d = relative_distances(Z)
-    pairs = similarity * d.square() + (1 - similarity) * (STML_MARGIN - d).clamp(min=0).square()
-    others = ~torch.eye(len(d), dtype=torch.bool, device=d.device)
-    return pairs[others].mean()
-
-
-def distillation(small: torch.Tensor, wide_head: torch.Tensor) -> torch.Tensor:
-    """KL divergence from the softmax of the wide head's negative relative distances."""
-    target = -relative_distances(wide_head).detach()
-    log_p = log_softmax(-relative_distances(small), dim=1)
-    return (softmax(target, dim=1) * (log_softmax(target, dim=1) - log_p)).sum(1).mean()
-
-
-class STML(Loss):
-    """Self-taught metric learning: the averaged network teaches through a second, wider head.
-
-    Kim, Kim, Cho and Kwak, "Self-taught metric learning without labels" (CVPR 2022).
-    The student has two heads on the same features, the projection (f) and a wide head (g) of the
-    features' own size, which starts as the identity. The similarities come from the wide head of
-    the teacher, an exponential moving average of the student. The loss is the mean of the relaxed
-    contrastive losses of f and g, and the KL divergence of f from g.
-    """
-
-    teacher_head: torch.Tensor
-
-    def __init__(self, spec: LossSpec) -> None:
-        super().__init__()
-        self.head = nn.Parameter(torch.eye(spec.n_features))
-        self.register_buffer("teacher_head", torch.eye(spec.n_features))
-        self._ema_rate = 1 - spec.ema_decay
-
-    def forward(self, batch: Batch) -> torch.Tensor:
-        assert batch.teacher_features is not None
-        with torch.no_grad():
-            self.teacher_head.lerp_(self.head, self._ema_rate)
-            teacher = normalize(batch.teacher_features @ self.teacher_head)
-            similarity = contextual_similarity(teacher, batch.rows)
-        small, wide_head = batch.features @ batch.projection, batch.features @ self.head
-        heads = (small, wide_head)
-        contrastive = sum(relaxed_contrastive(head, similarity) for head in heads)
-        return contrastive / 2 + distillation(small, wide_head)
-
-
 def reciprocal_graph(features: NDArray[np.floating], k: int) -> sparse.csr_matrix:
     """D^-1/2 W D^-1/2 of the mutual k-NN graph with weights max(0, cosine)^3."""
     graph = nearest_neighbors(features, k, metric="cosine")
@@ -309,3 +244,33 @@ def weighted_triplet(batch: Batch) -> torch.Tensor:
     a, p, n = (batch.embedding[i::3] for i in range(3))
     gap = (a - p).square().sum(1) - (a - n).square().sum(1)
     return (batch.weights * (gap + MOM_MARGIN).clamp(min=0)).mean()
+
+
+# Published budgets: Invariant, and the label-free methods that its paper compares with, from its
+# authors' code (60 passes, 128 images per batch in two views, one for DeepCluster); MOM from its
+# code (100 passes over the anchors, 42 triplets), HDML from its code (8,000 steps).
+BASELINES: dict[str, Method] = {
+    "exemplar": Method("Exemplar", instance_sampler, Exemplar, budget=(120, 256)),
+    "nce": Method("NCE", instance_sampler, MemoryNCE, budget=(120, 256)),
+    "deepcluster": Method(
+        "DeepCluster",
+        lambda bank: label_sampler(kmeans_labels(bank)),
+        DeepCluster,
+        budget=(60, 128),
+    ),
+    "mom": Method(
+        "MOM", pool_sampler, stateless(weighted_triplet), mines_once=True, budget=(300, 126)
+    ),
+    "invariant": Method("Invariant", instance_sampler, stateless(invariant), budget=(120, 256)),
+    "ddml": Method("DDML", class_sampler, stateless(ddml), 1e-3, uses_labels=True),
+    "triplet-daml": Method("Triplet + DAML", class_sampler, DAML, 1e-3, uses_labels=True),
+    "triplet-hdml": Method(
+        "Triplet + HDML", class_sampler, HDML, uses_labels=True, budget=(175, 128)
+    ),
+}
+_ORDER = (
+    "exemplar nce deepcluster mom invariant stml srpml contrastive ddml triplet triplet-hard "
+    "triplet-daml triplet-hdml lifted"
+)
+ALL = {name: (METHODS | BASELINES)[name] for name in _ORDER.split()}
+"""In the order of the tables of the paper."""
