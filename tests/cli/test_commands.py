@@ -16,6 +16,7 @@ from rpml.cli.command import exit_code, sentence
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 from rpml.io.features import read_labels
 from tests.cli.json_schema import documented
+from tests.languages import translations
 
 COMMANDS = [c.name for c in app.registered_commands]
 
@@ -323,6 +324,22 @@ def test_bytes_choose_the_dimensions_and_the_code(rpml, shared, tmp_path):
     refused = rpml.refused("fit", x, "--bytes", 4, "--dim", 4, "-o", tmp_path / "m.rpml")
     assert "--bytes does not go with --dim" in refused
     assert "No code of 900 bytes fits" in rpml.refused("recommend", x, "--bytes", 900)
+
+
+def test_bytes_are_spent_with_what_is_known(rpml, tmp_path):
+    X, _, language = translations()
+    x, v, q = (tmp_path / name for name in ("x.npy", "v.npy", "q.npy"))
+    np.save(x, X.astype(np.float32))
+    np.save(v, language)
+    np.save(q, X[::5].astype(np.float32) + 2)
+    for known in (["--nuisance", v], ["--queries", q]):
+        text = rpml("recommend", x, "--bytes", 8, *known).stdout
+        assert f"--bytes 8 {known[0]} {known[1]} -o" in text
+        advised = rpml.json("recommend", x, "--bytes", 8, *known)
+        model = tmp_path / f"m{known[0]}.rpml"
+        fitted = rpml.json("fit", x, "--bytes", 8, *known, "-o", model)
+        assert (fitted["dim"], fitted["codes"]) == (advised["n_components"], advised["output"])
+        assert RPML.load(model).transform(X[:2], output=fitted["codes"]).shape == (2, 8)
 
 
 def test_a_deleted_current_folder_is_named(rpml, tmp_path, shared, monkeypatch):

@@ -6,6 +6,7 @@ import pytest
 import rpml
 from rpml.evaluation import sizes
 from rpml.evaluation.sizes import recommend_size
+from tests.languages import translations
 from tests.problems import blobs
 
 
@@ -54,7 +55,7 @@ def test_labels_decide_by_recall(data):
 
 def test_the_choice_is_the_best_by_its_evidence(data, monkeypatch):
     X, y = data
-    trial = sizes._Trial(X, None, 0, {"y": y})
+    trial = sizes._Trial(X, y, 0, {})
     tried = sizes.configurations(8, trial.most, ("pq", "int2"))
     Z, queries = trial._space(tried[0][0])
     by_float = sizes.nearest_rows(queries, Z, 10, own=trial.own)[1]
@@ -67,13 +68,30 @@ def test_real_queries_are_searched(data):
     found = rpml.recommend(X[20:], bytes=8, queries=X[:20])
     row = next(row for row in found.table if row["bytes"] == 8)
     assert 0 < row["neighbors_kept"] <= 1
-    with pytest.raises(ValueError, match="queries have 5 features, X has 80"):
+    with pytest.raises(ValueError, match="queries must be rows of 80 columns"):
         rpml.recommend(X, bytes=8, queries=X[:20, :5])
+
+
+def test_the_trials_and_the_fit_use_what_is_known():
+    X, y, language = translations()
+    X = X.astype(np.float32)
+    plain = rpml.recommend(X, bytes=8, y=y)
+    known = rpml.recommend(X, bytes=8, y=y, nuisance=language)
+    best, worse = (next(r for r in a.table if r["bytes"] == 8) for a in (known, plain))
+    assert best["recall@1"] > worse["recall@1"] + 0.1
+    assert known.next_step == "rpml.recommend(X, bytes=8, nuisance=nuisance).fit(X)"
+    model = known.fit(X)
+    by_hand = known.estimator.fit(X, nuisance=language)
+    np.testing.assert_array_equal(model.components_, by_hand.components_)
+    assert model.whitening_.nuisance is not None
+    asked = rpml.recommend(X, bytes=8, queries=X[::5] + 2)
+    by_hand = asked.estimator.fit(X, queries=X[::5] + 2)
+    np.testing.assert_array_equal(asked.fit(X).components_, by_hand.components_)
 
 
 def test_the_fewest_bytes_that_keep_enough(data):
     X, y = data
-    found = recommend_size(X, keep=0.9, known={"y": y})
+    found = recommend_size(X, keep=0.9, y=y)
     assert found.n_bytes == 8
     assert [row["bytes"] for row in found.table] == [8, 320]
     much = recommend_size(X, keep=1.0)

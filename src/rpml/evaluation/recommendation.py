@@ -125,10 +125,10 @@ def recommend(
         with y of their Recall@1.
     nuisance : array-like of shape (n_samples,) or (n_samples, n_columns), default=None
         As in `RPML.fit`: what does not matter. RPML with it is recommended if the evidence of its
-        fit supports it.
+        fit supports it; with `bytes` and `keep`, the trials and `fit` use it.
     queries : array-like of shape (n_queries, n_features), default=None
-        Unlabeled queries, as in `RPML.fit`; with `bytes` and `keep`, those whose 10 nearest rows
-        are to be kept.
+        Unlabeled queries, as in `RPML.fit`; with `bytes` and `keep`, also those whose 10 nearest
+        rows are to be kept.
     random_state : int, RandomState instance or None, default=0
         Seed of the halves and the fits. RPML is judged by the evidence of its own fit (of more
         than 5,000 rows, of a fit to the sample).
@@ -151,9 +151,8 @@ def recommend(
         if n_components is not None:
             raise ValueError("bytes and keep choose n_components: leave it out.")
         seed = int(check_random_state(random_state).randint(2**31 - 1))
-        known = fit_knowledge(np.asarray(X), nuisance, None)
-        known |= {"y": y}
-        return recommend_size(X, bytes, keep=keep, queries=queries, known=known, random_state=seed)
+        known = fit_knowledge(checked_embedding(X, "X"), nuisance, queries)
+        return recommend_size(X, bytes, keep=keep, y=y, known=known, random_state=seed)
     X = checked_embedding(X, "X")
     known = fit_knowledge(X, nuisance, queries)
     found, fits = _recommend(X, n_components, methods, random_state, {"y": y, **known})

@@ -52,6 +52,8 @@ class SizeRecommendation:
     reasons: tuple[str, ...] = ()
     """Sentences; the first one is the advice."""
     seed: int = field(default=0, repr=False)
+    known: Json = field(default_factory=dict, repr=False)
+    """The nuisance and the queries that the advice was given with, arguments of `RPML.fit`."""
 
     @property
     def estimator(self) -> RPML:
@@ -59,8 +61,11 @@ class SizeRecommendation:
         return RPML(self.n_components, random_state=self.seed)
 
     def fit(self, X: ArrayLike, **known: Any) -> RPML:
-        """Fit the embedding and learn the codebooks; `known` are arguments of `RPML.fit`."""
-        return self.complete(self.estimator.fit(X, **known), X)
+        """Fit the embedding with what the advice knew, and learn the codebooks.
+
+        `known` are further arguments of `RPML.fit`, or others than those.
+        """
+        return self.complete(self.estimator.fit(X, **{**self.known, **known}), X)
 
     def complete(self, model: RPML, X: ArrayLike) -> RPML:
         """Learn the codebooks of a fitted model, if its code needs them."""
@@ -86,7 +91,8 @@ class SizeRecommendation:
     @property
     def next_step(self) -> str:
         """The line of Python that follows the advice."""
-        return f"rpml.recommend(X, bytes={self.n_bytes}).fit(X)"
+        known = "".join(f", {name}={name}" for name in self.known)
+        return f"rpml.recommend(X, bytes={self.n_bytes}{known}).fit(X)"
 
     def __str__(self) -> str:
         return " ".join([*self.reasons, f"Next: {self.next_step}"])
@@ -97,18 +103,22 @@ def recommend_size(
     n_bytes: int | None = None,
     *,
     keep: float | None = None,
-    queries: ArrayLike | None = None,
+    y: ArrayLike | None = None,
     known: Json | None = None,
     random_state: int = 0,
 ) -> SizeRecommendation:
-    """Recommend dimensions times bits; see `rpml.recommend`. `known` may have y and nuisance."""
+    """Recommend dimensions times bits; see `rpml.recommend`.
+
+    `known` may have the nuisance and the queries, with which RPML is fitted.
+    """
     if (n_bytes is None) == (keep is None):
         raise ValueError("Give either bytes, or the share to keep.")
     if n_bytes is not None and n_bytes < 1:
         raise ValueError(f"bytes={n_bytes} must be at least 1.")
     if keep is not None and not 0 < keep <= 1:
         raise ValueError(f"keep={keep} must lie in (0, 1].")
-    trial = _Trial(X, queries, random_state, dict(known or {}))
+    known = known or {}
+    trial = _Trial(X, y, random_state, known)
     sizes = sorted({*BYTES, n_bytes}) if n_bytes is not None else (*BYTES, *LARGER)
     table: list[Row] = []
     for size in sizes:
@@ -127,15 +137,15 @@ def recommend_size(
     if keep is not None and trial.share(row) < keep:
         reasons.append(f"No size up to {row['bytes']} bytes keeps {keep:.0%}: this one keeps most.")
     return SizeRecommendation(
-        row["dim"], row["code"], row["bytes"], whole, tuple(reasons), random_state
+        row["dim"], row["code"], row["bytes"], whole, tuple(reasons), random_state, known
     )
 
 
 class _Trial:
     """A sample of the rows, its queries, and fits of RPML at the sizes that were asked for."""
 
-    def __init__(self, X: ArrayLike, queries: ArrayLike | None, seed: int, known: Json) -> None:
-        rows, y = checked_embedding(X, "X"), known.pop("y", None)
+    def __init__(self, X: ArrayLike, y: ArrayLike | None, seed: int, known: Json) -> None:
+        rows, queries = checked_embedding(X, "X"), known.get("queries")
         if len(rows) < MIN_ROWS:
             raise ValueError(f"X has {counted(len(rows), 'row')}: at least {MIN_ROWS} are needed.")
         rng, self.seed = np.random.default_rng(seed), seed
@@ -149,14 +159,9 @@ class _Trial:
             self.own = sorted_sample(len(self.X), MAX_QUERIES, rng)
             self.queries = self.X[self.own]
         else:
-            given = checked_embedding(queries, "queries")
-            if given.shape[1] != rows.shape[1]:
-                raise ValueError(
-                    f"queries have {counted(given.shape[1], 'feature')}, X has {rows.shape[1]}."
-                )
             self.judged = "neighbors_kept"
-            asked = sorted_sample(len(given), MAX_QUERIES, rng)
-            self.queries = np.asarray(given[asked], np.float32)
+            asked = sorted_sample(len(queries), MAX_QUERIES, rng)
+            self.queries = np.asarray(queries[asked], np.float32)
         self.most = len(principal_axes(self.X, unit_input=True, center=True).variances)
         raw = unit_rows(self.X)
         self.near = nearest_rows(unit_rows(self.queries), raw, NEAREST, own=self.own)[1]

@@ -232,13 +232,14 @@ def run(
             console.note(
                 f"{data.name}: {counted(n, 'row')} of {counted(d, 'feature')}, {data.values.dtype}"
             )
+        inputs |= supervision.read(model, data, reading)
         advice = None
         if n_bytes is not None:
-            advice = recommend(data.values, bytes=n_bytes, random_state=method.seed)
+            known = {name: inputs.get(name) for name in ("nuisance", "queries")}
+            advice = recommend(data.values, bytes=n_bytes, random_state=method.seed, **known)
             model.set_params(n_components=advice.n_components)
             job = replace(job, code_bytes=n_bytes if advice.output == "pq" else None)
             console.note(" ".join(advice.reasons))
-        inputs |= supervision.read(model, data, reading)
         with interruptible(job, model, console):
             outcome = job.fit(model, data, **inputs)
     if outcome.state == "stopped":
