@@ -66,10 +66,11 @@ def group_scatter(data: Coordinates, groups: Groups, rng: np.random.Generator) -
     """
     first, of_row = representatives(groups)
     trusted = drop_strangers(data, groups, rng)
-    scatter: Array = np.zeros(1)
+    scatter: Array = np.zeros((1, 1))
     if trusted.max() + 1 >= const.MIN_GROUPS:
         scatter = within_scatter(data, trusted)
-    if not scatter.any():  # too few, or the rows of a group are identical
+    # too few, or the rows of a group are identical but for rounding
+    if np.trace(scatter) <= const.SIGNIFICANT * np.square(data.deviations).sum():
         return np.eye(data.W.shape[1]), ScatterChoice("groups", np.inf, {})
 
     def estimate(instances: Index) -> Array:
