@@ -42,6 +42,36 @@ def test_a_known_nuisance_finds_instances_across_its_values():
     assert after[1] >= before[1]
 
 
+def test_triplets_across_values_train_where_held_out_rows_support_it(monkeypatch):
+    X, y, v = translations(240, languages=12)
+    seen = y < 120
+    trained = fitted(X[seen], 8, nuisance=v[seen])
+    anchor, positive, negative = trained.triplets_.T
+    v_seen = v[seen]
+    assert trained.outcome_ == "learned axes, trained"
+    assert "triplets across values" in trained.whitening_.nuisance.reason
+    assert (v_seen[anchor] != v_seen[positive]).all()
+    assert (v_seen[anchor] == v_seen[negative]).all()
+    monkeypatch.setattr("rpml.method.solver.across.training_helps", lambda *_: False)
+    untrained = fitted(X[seen], 8, nuisance=v[seen])
+    assert untrained.outcome_ == "learned axes"
+    before, after = (
+        recalls(m.transform(X[~seen]), y[~seen], v[~seen])[0] for m in (untrained, trained)
+    )
+    assert after > before
+    always = RPML(8, training="always", solver="stochastic", random_state=0)
+    always.fit(X[seen], nuisance=v_seen)  # its batches need clusters, so it solves as "cg" does
+    assert (v_seen[always.triplets_[:, 0]] != v_seen[always.triplets_[:, 1]]).all()
+
+
+def test_training_across_values_of_a_sample_of_the_rows():
+    X, _, v = translations(240, languages=12)
+    model = RPML(8, subsample=1500, random_state=0).fit(X, nuisance=v)
+    anchor, positive, _ = model.triplets_.T
+    assert model.outcome_ == "learned axes, trained"
+    assert (v[anchor] != v[positive]).all()
+
+
 def test_new_rows_need_no_value():
     X, y, v = translations(240)
     seen = y < 120

@@ -9,6 +9,7 @@ from rpml import RPML
 from rpml.evaluation.metrics import pair_scores, recall_at_k
 from rpml.method.clustering.pseudo_labels import MAX_EXEMPLARS, find_exemplars
 from rpml.method.update import MIN_OLD, align, sample_old
+from tests.languages import translations
 from tests.problems import blobs, classes_with_nuisance
 
 
@@ -155,6 +156,16 @@ def test_an_update_keeps_a_whitening_that_labels_made():
     model.update(X[300:360], X[:300])
     np.testing.assert_array_equal(model.preprocessing_.matrix, before)
     assert model.whitening_.source == "labels"
+
+
+@pytest.mark.parametrize("languages", [4, 8])  # not trained, trained
+def test_an_update_keeps_a_whitening_that_a_nuisance_made(languages):
+    X, _, v = translations(languages=languages)
+    model = RPML(8, random_state=0).fit(X[:400], nuisance=v[:400])
+    before = model.preprocessing_.matrix @ model.components_.T
+    model.update(X[400:460], X[:400])
+    assert model.whitening_.source == "nuisance"
+    np.testing.assert_allclose(model.preprocessing_.matrix @ model.components_.T, before, atol=1e-5)
 
 
 def test_modes_are_not_taken_for_labels(rows):

@@ -29,6 +29,7 @@ from rpml.method.settings import (
     FitSettings,
     Training,
 )
+from rpml.method.solver.across import judge_training
 from rpml.method.solver.conjugate_gradient import OptimizeResult, random_subspace
 from rpml.method.solver.training import (
     Batches,
@@ -41,9 +42,10 @@ from rpml.method.solver.training import (
 )
 from rpml.method.triplets.sampling import SAMPLERS, parted_triplets, sample_triplets, uniform
 from rpml.method.whitening.choice import Whitening, choose_whitening
-from rpml.method.whitening.constants import DEFAULT_COMPONENTS
+from rpml.method.whitening.constants import CROSS_ALPHA, CROSS_TRIPLETS, DEFAULT_COMPONENTS
 from rpml.method.whitening.groups import Groups, group_means, no_groups, representatives
 from rpml.method.whitening.neighborhoods import shrinkage_share
+from rpml.method.whitening.nuisance import Nuisance, comparable_rows, cross_triplets
 from rpml.runtime.context import Context, LoopState, Progress
 from rpml.runtime.rows import Array, Labels, sorted_sample
 from rpml.runtime.threads import single_blas_thread
@@ -75,12 +77,19 @@ def learn_embedding(stages: Stages, X: Array, inputs: FitInputs) -> FitResult:
     there is neither graph nor triplet; labels, and the exemplars of an update, still name clusters.
     """
     whitening = inputs.whitening or stages.whiten(X, inputs)
+    if whitening.discounted is not None:
+        whitening = judge_training(whitening, stages.context.rng("across"))
     sampled, vectors = stages.sample(X)
     sample = whitening.preprocessing.apply(vectors)
     trains = stages.trains(whitening, inputs)
     L, message = stages.leading_axes(whitening), NOT_TRAINED if whitening.choice else NO_EVIDENCE
+    training = None
+    if trains and (across := stages.across_values(whitening, inputs)) is not None:
+        L, training = stages.train_across(X, whitening, across)
+        trains, message = False, training.optimum.message
     if not trains and inputs.supervision is None:
-        return FitResult(whitening, L, sampled, sample @ L.astype(sample.dtype), message)
+        projected = sample @ L.astype(sample.dtype)
+        return FitResult(whitening, L, sampled, projected, message, training=training)
     Z = whitening.preprocessing.apply(X)
     if not whitening.uses_groups:
         inputs = replace(inputs, groups=no_groups(len(X)))
@@ -88,7 +97,6 @@ def learn_embedding(stages: Stages, X: Array, inputs: FitInputs) -> FitResult:
     clusters = stages.cluster(Z, graph, inputs)
     known = inputs.supervision
     labels = clusters if known is None else apply_supervision(clusters, known, Z)
-    training = None
     if trains:
         used = inputs if whitening.uses_labels or inputs.continues else inputs.without_labels()
         targets = clusters if used.supervision is None else labels
@@ -138,11 +146,41 @@ class Stages:
         settings, known, choice = self.settings, inputs.supervision, whitening.choice
         if settings.training == "always" or settings.whiten is None:
             return True
-        if is_array(settings.clustering) or (choice is not None and choice.trains):
+        if is_array(settings.clustering):
+            return True
+        if choice is not None and choice.trains and not (inputs.continues and choice.nuisance):
             return True
         if known is None or inputs.continues:
             return False
         return choice is None or known.has_constraints
+
+    def across_values(self, whitening: Whitening, inputs: FitInputs) -> Nuisance | None:
+        """Return the nuisance across whose values to draw triplets, instead of from clusters."""
+        constrained = inputs.supervision is not None and inputs.supervision.has_constraints
+        if whitening.choice is None or whitening.choice.source != "nuisance" or constrained:
+            return None
+        return None if is_array(self.settings.clustering) else inputs.nuisance
+
+    def train_across(
+        self, X: Array, whitening: Whitening, nuisance: Nuisance
+    ) -> tuple[Array, Training]:
+        """Train on triplets whose positive has another value of the nuisance than the anchor."""
+        rng = self.context.rng("triplets")
+        rows = comparable_rows(nuisance.values, rng)
+        values, Z = nuisance.values[rows], whitening.preprocessing.apply(X[rows])
+        settings = replace(self.settings, alpha=CROSS_ALPHA)
+        if settings.solver == "stochastic":  # whose batches are drawn from clusters
+            settings = replace(settings, solver="cg")
+        stages = replace(self, settings=settings)
+        near = Z @ self.leading_axes(whitening).astype(Z.dtype)
+        triplets = cross_triplets(near, values, min(CROSS_TRIPLETS, settings.max_triplets), rng)
+        problem = TripletObjective(
+            Z, triplets, settings.weight, settings.alpha, settings.weight_ridge
+        )
+        optimum = stages.solve(problem, whitening, values, FitInputs(no_groups(len(rows))))
+        L = stages.order(Z, optimum, problem, whitening)
+        problem.move_to(L, optimum.theta)
+        return L, Training(rows[triplets], *problem.weights_and_probabilities(), optimum)
 
     def neighbors(self, Z: Array, inputs: FitInputs) -> Neighbors | None:
         """Find the k-NN graph of the rows, or of one mean per group; None if AAS is not used."""

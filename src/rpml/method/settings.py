@@ -109,7 +109,9 @@ class FitInputs:
     def subset(self, rows: NDArray[np.intp], whitening: Whitening) -> FitInputs:
         """Return the inputs of a subset of the rows, whose whitening is given."""
         subset = None if self.supervision is None else self.supervision.subset(rows)
-        return FitInputs(drop_singles(self.groups[rows]), subset, whitening=whitening)
+        nuisance = None if self.nuisance is None else self.nuisance.subset(rows)
+        groups = drop_singles(self.groups[rows])
+        return FitInputs(groups, subset, whitening=whitening, nuisance=nuisance)
 
     def divided(self, scale: float) -> FitInputs:
         """Return the inputs of rows that are divided by a power of two."""

@@ -2,7 +2,7 @@
 
 New rows are clustered together with the model's exemplars. A cluster with an exemplar keeps its
 label, others are new. If old rows are available, a bounded sample of them updates the whitening
-too, unless it was learned from labels, which an update does not have. The result is rotated as
+too, unless it was learned from what was known of them. The result is rotated as
 close as possible to the previous embedding, so that stored vectors remain comparable.
 """
 
@@ -57,7 +57,7 @@ def update(
     stages = Stages(settings, context)
     applied = before.preprocessing_.for_rows_times(1 / scale)
     whitening = Whitening(applied, before.whitening_)
-    if X_old is None or whitening.needs_labels_or_pairs:  # an update has neither
+    if X_old is None or whitening.needs_knowledge:  # which an update does not have
         stages = replace(stages, settings=replace(settings, init=before.components_.T))
     else:  # without the exemplars, which may be many and whose labels are uncertain
         rows = X[:first_exemplar] if first_exemplar >= ENOUGH * len(before.components_) else X

@@ -11,6 +11,7 @@ from rpml.method.whitening.nuisance import (
     comparable_rows,
     cross_pairs,
     cross_scatter,
+    cross_triplets,
     removal,
 )
 from rpml.method.whitening.nuisance_evidence import shared
@@ -94,6 +95,31 @@ def test_more_pairs_per_row_are_mutual_and_include_the_nearest():
     assert np.bincount(pairs.ravel()).max() <= 3
     few = cross_pairs(X[:3], np.array([0, 1, 1]), 3)  # fewer rows than asked for
     assert sorted(np.sort(few, axis=1).tolist()) == [[0, 1], [0, 2]]
+
+
+def test_triplets_have_a_positive_of_another_value_and_a_near_negative_of_their_own():
+    X, y, v = translations(shift=0.0)
+    triplets = cross_triplets(X, v, 1000, np.random.default_rng(0))
+    anchor, positive, negative = triplets.T
+    assert len(triplets) == 1000
+    assert (v[anchor] != v[positive]).all()
+    assert (v[anchor] == v[negative]).all()
+    assert (anchor != negative).all()
+    assert np.mean(y[anchor] == y[positive]) > 0.9
+    units = X / np.linalg.norm(X, axis=1, keepdims=True)
+    own = (units[anchor] * units[negative]).sum(axis=1) + 1e-9
+    nearer = (units @ units[anchor].T > own) & (v[:, None] == v[anchor])
+    nearer[anchor, np.arange(1000)] = False
+    assert nearer.sum(axis=0).max() == 29  # one of the 30 nearest
+    assert nearer.sum(axis=0).min() == 0
+
+
+def test_no_triplet_has_an_anchor_that_is_alone_with_its_value():
+    X, _, v = translations(shift=0.0, languages=2)
+    alone = np.append(v[:60], 2)  # the last row has a value of its own
+    triplets = cross_triplets(X[:61], alone, 100, np.random.default_rng(0))
+    assert len(triplets)
+    assert (alone[triplets[:, 0]] < 2).all()
 
 
 def test_scatter_across_values_is_large_where_the_noise_is():

@@ -34,7 +34,12 @@ from rpml.method.whitening.neighborhoods import (
     whiten_by,
 )
 from rpml.method.whitening.nuisance import comparable_rows
-from rpml.method.whitening.nuisance_evidence import discount, known_rows, shared_after
+from rpml.method.whitening.nuisance_evidence import (
+    Discounted,
+    discount,
+    known_rows,
+    shared_after,
+)
 from rpml.method.whitening.pairs import pair_scatter, pairs_within, with_paired
 from rpml.runtime.context import Context
 from rpml.runtime.rows import Array, count_blocks
@@ -51,6 +56,8 @@ class Whitening:
     preprocessing: Preprocessing
     choice: ScatterChoice | None
     """The evidence of whiten="auto"."""
+    discounted: Discounted | None = None
+    """By which training across the values of a nuisance is judged, where nothing else is known."""
 
     @property
     def uses_groups(self) -> bool:
@@ -63,11 +70,9 @@ class Whitening:
         return self.choice is None or not self.choice.labels_ignored
 
     @property
-    def needs_labels_or_pairs(self) -> bool:
+    def needs_knowledge(self) -> bool:
         """It cannot be learned anew from rows alone."""
-        return self.choice is not None and not {"labels", "pairs"}.isdisjoint(
-            self.choice.source.split(" and ")
-        )
+        return self.choice is not None and self.choice.source not in ("neighbors", "none")
 
 
 def choose_whitening(
@@ -161,7 +166,7 @@ def whiten_by_scatter(
         judged, whole = known_rows(more, usual, nuisance, queries), spectrum
         made, evidence = discount(judged, unwanted, spectrum, np.random.default_rng(seed))
     if made is not None:
-        spectrum, discounted, ranking = made
+        spectrum, discounted, ranking = made.spectrum, made.estimate, made.ranking
         least = len(spectrum.variances)
         size = min(size, least)
         data = along(spectrum, least)
@@ -184,7 +189,7 @@ def whiten_by_scatter(
     if unwanted:
         after = shared_after(judged, whole, applied, np.random.default_rng(seed))
         choice = replace(choice, nuisance=replace(evidence, shared_after=after))
-    return Whitening(applied, choice)
+    return Whitening(applied, choice, made if choice.source == "nuisance" else None)
 
 
 def group_estimate(data: Coordinates, groups: Groups, seed: int) -> tuple[Estimate | None, str]:

@@ -78,6 +78,11 @@ CROSS_EXCESS = 0.05  # by which neighbors must share the value beyond chance (Co
 CROSS_HANDICAP = 0.04  # rank gain that a map judged by half of the rows is worth more with all
 CROSS_AGREES = 0.5  # log rank by which mutual neighbors across values must be above chance
 CROSS_CLEAR = 2  # standard errors by which the gain must differ from none
+CROSS_NEAR = 30  # nearest rows of its own value that may be an anchor's negative
+CROSS_ALPHA = 35.0  # degrees, of triplets across values; 30 gains less at 16 dimensions, 45 at 64
+CROSS_TRIPLETS = 40_000
+JUDGED_TRIPLETS, JUDGED_ITERATIONS = 20_000, 15  # of trainings that are only judged
+JUDGED_PAIRS = 6000  # of a view, by which they are judged
 
 # Labels: trials, mostly on Omniglot; benchmarks/labels.py has what they give
 MIN_LABELED_PAIRS, MIN_CLASSES = 20, 4  # with fewer the scatter within classes says nothing

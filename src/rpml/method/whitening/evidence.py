@@ -132,7 +132,8 @@ class ScatterChoice:
         """The same with one more source of what was given."""
         alone = self.source in ("neighbors", "none")
         source = source if alone else f"{self.source} and {source}"
-        return replace(self, source=source, ridge=np.inf, gain=None)
+        trains = self.trains and self.source != "nuisance"  # which was judged without this source
+        return replace(self, source=source, ridge=np.inf, gain=None, trains=trains)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON values."""

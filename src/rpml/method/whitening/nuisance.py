@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.method.whitening import constants as const
-from rpml.method.whitening.neighborhoods import whitening_map
+from rpml.method.whitening.neighborhoods import similarities, whitening_map
 from rpml.runtime.rows import Array, top_columns, unit_rows
 from rpml.runtime.threads import times, transposed_times
 
@@ -131,6 +131,26 @@ def cross_pairs(rows: Array, values: Index, k: int = 1) -> Index:
     return np.asarray(order[np.stack([first[mutual], second[mutual]], axis=1)])
 
 
+def cross_triplets(rows: Array, values: Index, limit: int, rng: np.random.Generator) -> Index:
+    """Return (m, 3): an anchor, its nearest row of another value, a near one of its own value.
+
+    The paper's triplets with this knowledge: the positive shows the same although the nuisance
+    differs, the negative something else although the nuisance is the same.
+    """
+    pairs = cross_pairs(rows, values)
+    pairs = rng.permutation(np.concatenate([pairs, pairs[:, ::-1]]))
+    near, count = np.zeros((len(rows), const.CROSS_NEAR), np.intp), np.zeros(len(rows), np.intp)
+    for value in np.unique(values):
+        same = np.flatnonzero(values == value)
+        if len(same) > 1:
+            nearest = top_columns(similarities(rows[same], np.arange(len(same))), len(same) - 1)
+            count[same] = k = min(const.CROSS_NEAR, len(same) - 1)
+            near[same, :k] = same[nearest[:, :k]]
+    pairs = pairs[count[pairs[:, 0]] > 0][: limit // 2].repeat(2, axis=0)
+    anchors = pairs[:, 0]
+    return np.column_stack([pairs, near[anchors, rng.integers(0, count[anchors])]])
+
+
 def _mean_of_largest(scores: Array, k: int) -> Array:
     k = min(k, scores.shape[1])
     return np.asarray(np.partition(scores, scores.shape[1] - k, axis=1)[:, -k:].mean(axis=1))
@@ -149,8 +169,12 @@ class CrossScatter:
 
     def map(self, share: float, size: int) -> Array:
         """Return the map (q, size) by the scatter, of which a `share` is shrunk to a sphere."""
+        return self.all_axes(share, size)[:, :size]
+
+    def all_axes(self, share: float, size: int) -> Array:
+        """Return that map with the axes (q, q) beyond its size."""
         shrinkage = self.shrinkage(share, size)
-        return whitening_map(self.scatter, self.ranking(share), shrinkage, size)[:, :size]
+        return whitening_map(self.scatter, self.ranking(share), shrinkage, size)
 
     def ranking(self, share: float) -> Array:
         """Return by what axes are ranked: what rows differ in beyond such pairs."""

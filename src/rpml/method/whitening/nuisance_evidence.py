@@ -84,26 +84,61 @@ class KnownRows:
         return replace(self, Y=self.Y[rows], nuisance=nuisance, asks=self.asks[rows])
 
 
+@dataclass(frozen=True)
+class View:
+    """Maps that half of the rows made on half of the axes, and how the other rows rank by them."""
+
+    shortened: Array
+    """(n, q / 2) the rows on these axes, after the removal."""
+    made: Index
+    """The rows that made the maps."""
+    learned: CrossScatter
+    size: int
+    asked: Index
+    """(m, 2) mutual neighbors on the other axes, of which the first did not make the maps."""
+    ranks: Array
+    """Of the second for the first by the usual map, PCA and that of each share; not of all m."""
+
+
+@dataclass(frozen=True)
+class Discounted:
+    """Rows without what does not matter, and the views by which that was judged."""
+
+    spectrum: Spectrum
+    """Their principal axes."""
+    estimate: Estimate
+    """The scatter that whitens them."""
+    ranking: Array
+    """By which axes are then ranked."""
+    judged: KnownRows
+    views: list[View]
+    share: float
+    """Of shrinkage."""
+
+
 @single_blas_thread()
 def discount(
     rows: KnownRows, source: str, spectrum: Spectrum, rng: np.random.Generator
-) -> tuple[tuple[Spectrum, Estimate, Array] | None, NuisanceEvidence]:
+) -> tuple[Discounted | None, NuisanceEvidence]:
     """Return what is left of the rows where the evidence supports it, else None, and the evidence.
 
-    That is the principal axes of the rows without what does not matter, the scatter that whitens
-    them, and by what axes are then ranked. `spectrum` is that of all rows.
+    `spectrum` is that of all rows.
     """
-    found, chance = shared(rows.Y, rows.nuisance.values, rows.asks, rng)
-    before = NuisanceEvidence(source, False, "", 0, found, chance, found)
+    common, chance = shared(rows.Y, rows.nuisance.values, rows.asks, rng)
+    before = NuisanceEvidence(source, False, "", 0, common, chance, common)
     comparable = rows.subset(comparable_rows(rows.nuisance.values, rng))
     if len(np.unique(comparable.nuisance.values)) < 2:
         return None, replace(before, reason="fewer than two of its values have enough rows")
-    if (found - chance) / max(1e-9, 1 - chance) < const.CROSS_EXCESS:
+    if (common - chance) / max(1e-9, 1 - chance) < const.CROSS_EXCESS:
         hardly = "that is hardly more than by chance: there is nothing to remove"
         return None, replace(before, reason=hardly)
     K, n_removed = removal(rows.Y, rows.nuisance.columns)
     spectrum, made, size = _discounted(comparable, K, spectrum)
-    share, gains, reason = judge(comparable, made.n_pairs, rng)
+    judged = comparable.subset(rng.permutation(len(comparable.Y))[: const.JUDGED_ROWS])
+    views = list(_views(judged, rng))
+    if rows.only_queries and judged.asks.sum() < const.FEW_QUERIES:
+        views += _views(judged, rng)
+    share, gains, reason = judge(comparable, views, made.n_pairs)
     if share is None:
         return None, replace(before, reason=reason)
     choice = ScatterChoice(
@@ -114,7 +149,8 @@ def discount(
         trains=False,
     )
     evidence = replace(before, used=True, reason=reason, n_removed=n_removed)
-    return (spectrum, (made.scatter, choice), made.ranking(share)), evidence
+    found = Discounted(spectrum, (made.scatter, choice), made.ranking(share), judged, views, share)
+    return found, evidence
 
 
 def known_rows(
@@ -163,7 +199,7 @@ def shared_after(
 
 
 def judge(
-    rows: KnownRows, n_pairs: int, rng: np.random.Generator
+    rows: KnownRows, views: list[View], n_pairs: int
 ) -> tuple[float | None, dict[float, float], str]:
     """Judge the knowledge by the rows of which it is known; `n_pairs` would make the map.
 
@@ -174,13 +210,12 @@ def judge(
     if rows.only_queries and rows.choice.trains and rows.asks.sum() < const.OUTWEIGHING_QUERIES:
         few = f"{const.OUTWEIGHING_QUERIES} or more queries are needed"
         return None, {}, f"{few} to outweigh the training that they would replace"
-    judged = rows.subset(rng.permutation(len(rows.Y))[: const.JUDGED_ROWS])
-    views = list(_views(judged, rng))
-    if rows.only_queries and judged.asks.sum() < const.FEW_QUERIES:
-        views += _views(judged, rng)
-    if not sum(len(ranks) for ranks, _ in views):
+    if not sum(len(view.ranks) for view in views):
         return None, {}, "too few rows of different values are each other's nearest"
-    ranks, asking = (np.concatenate(parts) for parts in zip(*views, strict=True))
+    ranks, asking = (
+        np.concatenate(parts)
+        for parts in zip(*((v.ranks, v.asked[: len(v.ranks), 0]) for v in views), strict=True)
+    )
     usual, pca, *known = ranks.mean(axis=0)
     best = int(np.argmin(known))
     gains = usual - np.array(known)
@@ -226,8 +261,8 @@ def shared(Y: Array, values: Index, asks: Mask, rng: np.random.Generator) -> tup
     return float(found.mean()), float(((counts - 1) / max(1, len(known) - 1)).mean())
 
 
-def _views(rows: KnownRows, rng: np.random.Generator) -> Iterator[tuple[Array, Index]]:
-    """Per half of the rows and of the axes: ranks of mutual neighbors, and who asked."""
+def _views(rows: KnownRows, rng: np.random.Generator) -> Iterator[View]:
+    """Yield a view per half of the axes and of the rows that ask."""
     half = random_halves(rows.Y.shape[1], rng)
     order = rng.permutation(np.flatnonzero(rows.asks))
     folds = order[: len(order) // 2], order[len(order) // 2 :]
@@ -237,10 +272,10 @@ def _views(rows: KnownRows, rng: np.random.Generator) -> Iterator[tuple[Array, I
     for seen in (half, ~half):
         pairs = _mutual(rows, ~seen)
         for made, prior, tested in zip(makers, priors, folds[::-1], strict=True):
-            if embeddings := _embeddings(rows, made, prior, seen):
-                asked = rng.permutation(pairs[np.isin(pairs[:, 0], tested)])
-                asked = asked[: 2 * const.JUDGED_QUERIES]
-                yield _log_ranks(rows, embeddings, asked), asked[:, 0]
+            asked = rng.permutation(pairs[np.isin(pairs[:, 0], tested)])
+            view = _view(rows, made, prior, seen, asked)
+            if view is not None:
+                yield view
 
 
 def neighborhood_scatter(rows: KnownRows, made: Index, rng: np.random.Generator) -> Array:
@@ -253,17 +288,14 @@ def neighborhood_scatter(rows: KnownRows, made: Index, rng: np.random.Generator)
     return scatter_of(cross_fitted_correlation(data, const.JUDGED_REPEATS, rng), deviations)
 
 
-def _embeddings(rows: KnownRows, made: Index, prior: Array, seen: Mask) -> list[Array]:
-    """Return the rows by the usual map, PCA and the map of each share, on one half of the axes.
-
-    The rows `made` make these maps; if values have too few of them, there is none.
-    """
+def _view(rows: KnownRows, made: Index, prior: Array, seen: Mask, asked: Index) -> View | None:
+    """Return the maps that the rows `made` make on some axes; None if values have too few rows."""
     known = made[rows.nuisance.values[made] >= 0]
     counts = np.bincount(rows.nuisance.values[known], minlength=1)
     frequent = known[counts[rows.nuisance.values[known]] >= const.CROSS_VALUE_ROWS]
     values, half = rows.nuisance.values[frequent], np.ix_(seen, seen)
     if len(np.unique(values)) < 2:
-        return []
+        return None
     size = max(1, min(rows.n_components, int(seen.sum()) // 2))
     Y, spread, scatter = np.compress(seen, rows.Y, axis=1), rows.spread[half], prior[half]
     K, shortened = _shortened(rows, made, Y)
@@ -277,7 +309,9 @@ def _embeddings(rows: KnownRows, made: Index, prior: Array, seen: Mask) -> list[
         usual = whitening_map(scatter, spread, shrinkage, rows.n_components)[:, :size]
     maps = [learned.map(share, size) for share in rows.shares]
     by_share = [times(shortened, A.astype(Y.dtype)) for A in maps]
-    return [times(Y, usual.astype(Y.dtype)), Y[:, :size], *by_share]
+    embeddings = [times(Y, usual.astype(Y.dtype)), Y[:, :size], *by_share]
+    ranks = log_ranks(rows, embeddings, asked[: 2 * const.JUDGED_QUERIES])
+    return View(shortened, frequent, learned, size, asked, ranks)
 
 
 def _shortened(rows: KnownRows, made: Index, Y: Array) -> tuple[Array, Array]:
@@ -294,7 +328,7 @@ def _mutual(rows: KnownRows, seen: Mask) -> Index:
     return np.concatenate([pairs, pairs[:, ::-1]])
 
 
-def _log_ranks(rows: KnownRows, embeddings: list[Array], pairs: Index) -> Array:
+def log_ranks(rows: KnownRows, embeddings: list[Array], pairs: Index) -> Array:
     """Return (n_pairs, n_embeddings): log(1 + rank) of the second row of each pair by the first.
 
     Among the documents, or all rows; less its mean over random rows, so that negative values are
