@@ -127,7 +127,7 @@ def chosen_methods(names: Iterable[str | Method]) -> list[Method]:
             near = get_close_matches(str(name), METHODS) or [*PCA_FAMILY, "rpml"]
             raise InputError(
                 f"there is no method {name!r}, but {', '.join(near)} and others: "
-                "rpml.evaluation.registry.METHODS has them all"
+                "rpml compare --help lists them"
             )
         methods.append(method)
     return methods

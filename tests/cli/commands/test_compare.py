@@ -1,6 +1,7 @@
 """rpml compare: a table with labels, a verdict without, clear refusals."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -133,3 +134,11 @@ def test_codes_by_bytes(rpml, shared, tmp_path):
     assert "leave out --dim" in rpml.refused(*args, "--dim", 4)
     assert "--bytes must be positive integers" in rpml.refused(*args[:4], "--bytes", "8,x")
     assert "there is no method" in rpml.refused(*args, "--methods", "none", "-q")
+
+
+def test_the_help_names_every_method():
+    from rpml.cli.commands.compare import EXAMPLES
+    from rpml.evaluation.registry import METHODS
+
+    listed = EXAMPLES.partition("Methods: ")[2]
+    assert set(re.findall(r"[a-z0-9-]+", listed)) - {"with", "labels", "and"} == set(METHODS)

@@ -22,6 +22,9 @@ Examples:
 Methods are fitted on half of the classes without their labels and scored on the other half; if
 there are no labels, on random halves of the rows. Methods that see the training labels are upper
 bounds and are marked as such. With --nuisance or --queries RPML is also fitted with them.
+\b
+Methods: raw, truncation, random, pca, half-whitened, pca-whitened, whitened-512, rpml, rpml-known,
+rpml-trained, rpml-bilinear, srpml, srpml-random, paper, paper-stochastic; with labels lda and nca.
 """
 NOTE = "[...]: 95% intervals"
 SHORT_NOTE = """±: half the width of the 95% interval, both ends with --json and -o

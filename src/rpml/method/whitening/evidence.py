@@ -125,7 +125,7 @@ class ScatterChoice:
         if np.isfinite(self.shrinkage):
             return f"shrinkage {self.shrinkage:.3g}"
         if np.isfinite(self.ridge):
-            return f"principal axes rescaled, ridge 1/{1 / self.ridge:.0f}"
+            return f"principal axes rescaled (ridge 1/{1 / self.ridge:.0f})"
         return "none (PCA)"
 
     def refined_by(self, source: str) -> ScatterChoice:
@@ -151,7 +151,7 @@ class ScatterChoice:
 
 def gain_text(gain: Interval) -> str:
     """Return a rank gain and its interval in words."""
-    return f"{gain.value:.3f}, 95% interval {gain.low:.3f} to {gain.high:.3f}"
+    return f"{gain.value:z.3f}, 95% interval {gain.low:z.3f} to {gain.high:z.3f}"
 
 
 NO_GAIN = Interval(0.0, 0.0, 0.0)  # PCA over PCA
@@ -200,9 +200,11 @@ def choose(gains: RankGains, n_components: int) -> ScatterChoice:
     """
     support = max(const.SUPPORT * gains.directions, const.LEAST_SUPPORT)
     turn, mild = turn_needed(n_components), float(gains.mild.mean())
-    reason = f"the rank gain of mild rescaling is {gain_text(mean_interval(gains.mild))}"
+    measured = "rescaling the principal axes a little has a rank gain of"
+    reason = f"{measured} {gain_text(mean_interval(gains.mild))}"
     if mild < support:
-        reason += f", {support:.3f} needed ({gains.directions:.0f} axes)"
+        spread = f"the variance is spread over {counted(round(gains.directions), 'axis', 'axes')}"
+        reason += f", {support:.3f} needed ({spread})"
         evidence = {const.MILD: mild}
         return ScatterChoice("neighbors", np.inf, evidence, reason, trains=False, gain=NO_GAIN)
     turned = gains.turned.mean(axis=1)
