@@ -80,6 +80,23 @@ def against_peer(rows: list[Row]) -> str:
     return "; ".join(parts)
 
 
+def meaning(rows: list[Row]) -> str:
+    """What the page says: the gain at each size, and its price."""
+    raw, cells = raw_rows(rows, "searched"), by_system(rows, "searched")[OURS]
+    listed = []
+    for n in sorted(cells):
+        over, kept = gains(cells[n], raw), np.mean([row["kept"] for row in cells[n].values()])
+        listed.append(
+            f"{over.mean():+.1f} points with {n} bytes per vector ({np.sum(over < 0)} of "
+            f"{len(over)} sets lose, the worst {over.min():+.1f}; {kept:.0%} of the nearest rows "
+            "stay)"
+        )
+    return (
+        "On average, product codes of the learned map find the right neighbor more often than the "
+        f"raw vectors: {', '.join(listed)}.\n"
+    )
+
+
 def picture(rows: list[Row]) -> str:
     """Recall@1 over bytes, means over the sets that every shown system has."""
     raw, systems = raw_rows(rows, "searched"), by_system(rows, "searched")
@@ -136,8 +153,9 @@ def main() -> None:
     rows = load()
     parts = [
         "# Codes at equal bytes\n",
-        "Recall@1 less that of the raw float32 vectors, in points, and after the slash the share "
-        "of the raw vectors' 10 nearest rows that stay among the 10 nearest, in percent; means "
+        meaning(rows),
+        "The tables show Recall@1 less that of the raw float32 vectors, in points, and after the "
+        "slash the share of the raw vectors' 10 nearest rows that stay among the 10 nearest, in percent; means "
         "over sets. Float queries against codes, at most 5,000 per set, one seed "
         "(`benchmarks/bytes.py`). Seconds are CPU seconds to fit and encode, the median. Peers at "
         "their best: unit rows, centered, PCA to 256 dimensions where there are more, compared by "

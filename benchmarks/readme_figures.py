@@ -14,8 +14,8 @@ import numpy as np
 from bytes import load as load_bytes
 from bytes_page import FIGURE as BYTES_FIGURE
 from bytes_page import OURS, PEER, by_system, gains, raw_rows
-from knowledge_page import CONTROL, by_split
 from knowledge_page import RESULTS as KNOWLEDGE
+from knowledge_page import nuisance_lift, query_lift
 from performance_page import replaced
 from results_zoo_page import FIGURE, Row, by_dim, hindsight, load, points, searched_points
 from whitening_page import ELSEWHERE, MEAN, RULE, rule_cells, training_effects
@@ -49,15 +49,7 @@ def smaller() -> str:
 def known() -> str:
     """What a known nuisance and a log of queries gain, over the same fit without them."""
     results = json.loads(KNOWLEDGE.read_text(encoding="utf8"))["results"]
-
-    def means(rows: list[Row], figure: str, values: tuple[object, ...], **chosen: object) -> str:
-        found = [by_split(rows, figure, known=value, **chosen) for value in values]
-        before, after = (np.mean([cells.mean() for cells in sets.values()]) for sets in found)
-        return f"from {before:.1f} to {after:.1f}, mean of {len(found[1])} sets"
-
-    ours = [row for row in results["nuisance"] if not row["set"].startswith(CONTROL)]
-    nuisance = means(ours, "recall@1", (False, True))
-    queries = means(results["queries"], "ndcg@10", ("none", "half"), dim=2 * DIM)
+    nuisance, queries = nuisance_lift(results), query_lift(results, 2 * DIM)
     return (
         "- **Better when you say what you know,** without labeling anything. A known nuisance "
         f"(language, camera, batch; `nuisance=`) lifts Recall@1 at {DIM} dimensions {nuisance}; a "
