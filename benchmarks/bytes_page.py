@@ -155,8 +155,8 @@ def main() -> None:
         "# Codes at equal bytes\n",
         meaning(rows),
         "The tables show Recall@1 less that of the raw float32 vectors, in points, and after the "
-        "slash the share of the raw vectors' 10 nearest rows that stay among the 10 nearest, in percent; means "
-        "over sets. Float queries against codes, at most 5,000 per set, one seed "
+        "slash the share of the raw vectors' 10 nearest rows that stay among the 10 nearest, in "
+        "percent; means over sets. Float queries against codes, at most 5,000 per set, one seed "
         "(`benchmarks/bytes.py`). Seconds are CPU seconds to fit and encode, the median. Peers at "
         "their best: unit rows, centered, PCA to 256 dimensions where there are more, compared by "
         "L2. *Tempered PCA* divides the principal axes by a power of their eigenvalues, the best "
