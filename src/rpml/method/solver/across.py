@@ -51,5 +51,6 @@ def training_helps(discounted: Discounted, rng: np.random.Generator) -> bool:
         before, after = log_ranks(discounted.judged, both, view.asked[: const.JUDGED_PAIRS]).T
         falls.append(before - after)
     fall = np.concatenate([np.empty(0), *falls])
-    error = fall.std() / np.sqrt(len(fall) / 2) if len(fall) else 0.0  # by both halves of the axes
-    return bool(len(fall) and fall.mean() > const.CROSS_CLEAR * error)
+    if len(fall) == 0:
+        return False
+    return bool(fall.mean() > const.CROSS_CLEAR * fall.std() / np.sqrt(len(fall)))

@@ -81,6 +81,7 @@ CROSS_CLEAR = 2  # standard errors by which the gain must differ from none
 CROSS_NEAR = 30  # nearest rows of its own value that may be an anchor's negative
 CROSS_ALPHA = 35.0  # degrees, of triplets across values; 30 gains less at 16 dimensions, 45 at 64
 CROSS_TRIPLETS = 40_000
+JUDGED_CROSS = 2000  # pairs per view that judge the whitening
 JUDGED_TRIPLETS, JUDGED_ITERATIONS = 20_000, 15  # of trainings that are only judged
 JUDGED_PAIRS = 6000  # of a view, by which they are judged
 

@@ -20,6 +20,7 @@ from scipy import linalg, sparse
 from rpml.method.graph.heaps import nearest_by_unions
 from rpml.method.whitening import constants as const
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum
+from rpml.runtime.compiled import VECTORIZED, compiled
 from rpml.runtime.rows import Array, float_dtype, unit_rows
 from rpml.runtime.threads import times, transposed_times
 
@@ -279,17 +280,24 @@ def similarities(rows: Array, queries: Index) -> Array:
     return similarity
 
 
-def count_higher(scores: Array, chosen: Index) -> Index:
-    """[i, j]: how many scores of row i are higher than its score in the column chosen[i, j]."""
-    bars = np.take_along_axis(scores, chosen, axis=1)
-    higher = ((scores > bar[:, None]).view(np.int8) for bar in bars.T)  # whose sum is vectorized
-    return np.stack([each.sum(axis=1, dtype=np.int32) for each in higher], axis=1, dtype=np.intp)
+@compiled(VECTORIZED)
+def count_higher(scores: Array, rows: Index, chosen: Index) -> Index:
+    """[i]: how many scores of row rows[i] are higher than its score in the column chosen[i]."""
+    counts = np.empty(len(rows), np.int64)
+    for i in range(len(rows)):
+        own = scores[rows[i]]
+        bar, count = own[chosen[i]], np.int32(0)
+        for score in own:
+            count += np.int32(score > bar)
+        counts[i] = count
+    return counts
 
 
 def mean_log_ranks(rows: Array, queries: Index, chosen: Index) -> Array:
     """Per query, the mean of log(1 + rank) of chosen rows among all rows; rank 0 is the nearest."""
-    ranks = count_higher(similarities(rows, queries), chosen)
-    return np.asarray(np.log1p(ranks).mean(axis=1))
+    at = np.repeat(np.arange(len(queries)), chosen.shape[1])
+    ranks = count_higher(similarities(rows, queries), at, np.ascontiguousarray(chosen).ravel())
+    return np.asarray(np.log1p(ranks).reshape(chosen.shape).mean(axis=1))
 
 
 def _correlation(B: Array, graph: sparse.csr_matrix) -> Array:

@@ -219,11 +219,11 @@ def judge(
     usual, pca, *known = ranks.mean(axis=0)
     best = int(np.argmin(known))
     gains = usual - np.array(known)
-    fall, n_judged = ranks[:, 0] - ranks[:, 2 + best], len(ranks) / 2  # by both halves of the axes
-    if rows.only_queries:  # a query has several documents
+    fall = ranks[:, 0] - ranks[:, 2 + best]
+    if rows.only_queries:  # a query has several documents, and is judged by both halves of the axes
         queries, pairs = np.unique(asking, return_inverse=True, return_counts=True)[1:]
-        fall, n_judged = np.bincount(queries, fall) / pairs, len(pairs)
-    error = float(fall.std() / np.sqrt(n_judged))
+        fall = np.bincount(queries, fall) / pairs
+    error = float(fall.std() / np.sqrt(len(fall)))
     needed = const.CROSS_CLEAR * error - const.CROSS_HANDICAP
     evidence = dict(zip(rows.shares, gains.tolist(), strict=True))
     if -known[best] < const.CROSS_AGREES:
@@ -262,18 +262,18 @@ def shared(Y: Array, values: Index, asks: Mask, rng: np.random.Generator) -> tup
 
 
 def _views(rows: KnownRows, rng: np.random.Generator) -> Iterator[View]:
-    """Yield a view per half of the axes and of the rows that ask."""
+    """Yield a view per half of the axes and of the rows that ask; of many rows each judges once."""
     half = random_halves(rows.Y.shape[1], rng)
     order = rng.permutation(np.flatnonzero(rows.asks))
     folds = order[: len(order) // 2], order[len(order) // 2 :]
     documents = np.flatnonzero(~rows.asks)
     makers = [np.concatenate([documents, fold]) for fold in folds]
     priors = [neighborhood_scatter(rows, made, rng) for made in makers]
-    for seen in (half, ~half):
+    for i, seen in enumerate((half, ~half)):
         pairs = _mutual(rows, ~seen)
-        for made, prior, tested in zip(makers, priors, folds[::-1], strict=True):
-            asked = rng.permutation(pairs[np.isin(pairs[:, 0], tested)])
-            view = _view(rows, made, prior, seen, asked)
+        for j in (0, 1) if rows.only_queries else (i,):
+            asked = rng.permutation(pairs[np.isin(pairs[:, 0], folds[1 - j])])
+            view = _view(rows, makers[j], priors[j], seen, asked)
             if view is not None:
                 yield view
 
@@ -310,7 +310,7 @@ def _view(rows: KnownRows, made: Index, prior: Array, seen: Mask, asked: Index) 
     maps = [learned.map(share, size) for share in rows.shares]
     by_share = [times(shortened, A.astype(Y.dtype)) for A in maps]
     embeddings = [times(Y, usual.astype(Y.dtype)), Y[:, :size], *by_share]
-    ranks = log_ranks(rows, embeddings, asked[: 2 * const.JUDGED_QUERIES])
+    ranks = log_ranks(rows, embeddings, asked[: const.JUDGED_CROSS])
     return View(shortened, frequent, learned, size, asked, ranks)
 
 
@@ -340,5 +340,5 @@ def log_ranks(rows: KnownRows, embeddings: list[Array], pairs: Index) -> Array:
     for Y in embeddings:
         similarity = similarities(Y, queries)
         similarity[:, ~pool] = -2
-        ranks.append(count_higher(similarity[at], pairs[:, 1:])[:, 0])
+        ranks.append(count_higher(similarity, at, pairs[:, 1]))
     return np.asarray(np.log1p(np.stack(ranks, axis=1)) - (np.log(pool.sum()) - 1))
