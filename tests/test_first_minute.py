@@ -1,6 +1,7 @@
 """What a stranger does first: install into an empty environment, run what the README shows."""
 
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -20,12 +21,16 @@ def clean(tmp_path_factory):
     binaries = home / ".venv" / ("Scripts" if os.name == "nt" else "bin")
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PYTEST"))}
     environment = {**inherited, "HOME": str(home), "PATH": f"{binaries}:{os.environ['PATH']}"}
-    install = [str(binaries / "pip"), "install", "--quiet", str(ROOT)]
-    done = subprocess.run(install, capture_output=True, text=True, timeout=SECONDS)
+    install(binaries, str(ROOT))
+    return home, environment
+
+
+def install(binaries, *packages):
+    command = [str(binaries / "pip"), "install", "--quiet", *packages]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     if done.returncode and "ConnectionError" in done.stderr + done.stdout:
         pytest.skip("packages cannot be installed without a network")
     assert done.returncode == 0, done.stderr
-    return home, environment
 
 
 @pytest.mark.thorough
@@ -49,3 +54,21 @@ def test_the_readme_works_after_a_plain_install(clean):
             printed, ran = done.stdout, ran + code
     assert "rpml fit" in ran
     assert (home / "small.npy").exists()
+
+
+@pytest.mark.thorough
+def test_what_would_be_uploaded_passes_the_check_of_the_index(tmp_path):
+    """Metadata and README of the source distribution and of the wheel, by twine."""
+    venv.create(tmp_path / ".venv", with_pip=True)
+    binaries = tmp_path / ".venv" / ("Scripts" if os.name == "nt" else "bin")
+    install(binaries, "build", "twine")
+    source = tmp_path / "source"  # building leaves files next to the sources
+    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "results", "build", "dist"))
+    made = tmp_path / "made"
+    for command in (
+        [binaries / "python", "-m", "build", "--outdir", made, source],
+        [binaries / "twine", "check", "--strict", made / "*.whl", made / "*.tar.gz"],
+    ):
+        done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=SECONDS)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert {path.suffix for path in made.iterdir()} == {".whl", ".gz"}
