@@ -14,11 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rpml.cli import options as opt
 from rpml.cli.command import Interrupted, command
 from rpml.cli.console import STAGES, Console, Stopper, answering, fields_text
-from rpml.cli.options.knowledge import (
-    nuisance_columns,
-    nuisance_files,
-    read_knowledge,
-)
+from rpml.cli.options.knowledge import nuisance_columns, nuisance_files, read_knowledge
 from rpml.cli.options.reading import EngineOptions, LabeledReadingOptions
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted

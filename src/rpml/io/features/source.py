@@ -38,8 +38,6 @@ class ReadOptions:
     """The array of an .npz file."""
     exclude: tuple[str, ...] = ()
     """Columns that are not features, such as labels in the same file."""
-    header: bool | None = None
-    """Whether a CSV file starts with column names; None detects it."""
     keep: tuple[str, ...] = ()
     """Columns that are not features and are copied to the output; ``*`` matches any text."""
 

@@ -112,7 +112,7 @@ class CsvSource(FeatureSource):
             raise InputError(f"{path} is empty")
         if len(lines[0]) == 1 and re.search("[;,\t]", lines[0][0]):
             raise InputError(f"{path}: separate the fields by commas in a .csv, by tabs in a .tsv")
-        self._header = has_header(lines[0]) if options.header is None else options.header
+        self._header = has_header(lines[0])
         if self._header and len(lines) == 1:
             raise InputError(f"{path} has a header and no rows")
         self._width = len(lines[0])
