@@ -25,7 +25,8 @@ def test_configurations_have_the_bytes_asked_for():
         (64, "binary", 8),
         (64, "pq", 8),
     ]
-    assert [c[0] for c in configurations(32, 200, ("int2", "binary", "pq"))] == [128, 128]
+    assert [c[0] for c in configurations(32, 200, ("int2", "binary", "pq"))] == [128, 64]
+    assert configurations(64, 1000, ["pq"]) == [(128, "pq", 64)]
     assert configurations(8, 50)[-1] == (50, "pq", 8)
     assert configurations(64, 50) == []
 

@@ -26,7 +26,8 @@ CODED_METHODS = ("pca", "rpml")
 BYTES = (8, 16, 32, 64)
 SHOWN = ("int8", "int2", "pq")
 MAX_ROWS = 10_000
-MIN_PQ_SIZE, AXES_PER_BYTE = 64, 4  # of the embedding that `pq` codes: 64, 64, 128, 256 at BYTES
+# Of the embedding that `pq` codes: 64, 64, 64, 128 at BYTES (benchmarks/bytes_choice.py)
+MIN_PQ_SIZE, AXES_PER_BYTE = 64, 2
 
 
 def configurations(
@@ -35,7 +36,7 @@ def configurations(
     """Return (n_components, output, n_bytes) of the codes with at most `most` dimensions.
 
     More dimensions get fewer bits. `pq` codes the dimensions that were best on most sets
-    (benchmarks/bytes.py), or all there are.
+    (benchmarks/bytes_choice.py), or all there are.
     """
     sizes = {output: 8 * n_bytes // bits for output, bits in BITS.items()}
     sizes["pq"] = max(n_bytes, min(most, max(MIN_PQ_SIZE, AXES_PER_BYTE * n_bytes)))
