@@ -2,7 +2,7 @@
 
 python benchmarks/cluster_model.py
 
-The constants come from the smallest size of results/cluster.json; the largest size checks them.
+The constants come from the sizes of results/cluster.json but for 1M and 3M rows, which check them.
 Costs are CPU seconds of one core; workers are processes with one core.
 """
 
@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from common import RESULTS, publish
 
 PARTITION, FAN_IN, QUERIES = 256 * 2**20, 8, 50_000
 ROWS, WORKERS = (10**7, 10**8, 10**9), (8, 64, 512)
 WIDTH, DIM = 768, 64
+CHECKED = (1_000_000, 3_000_000)
 # assumed, not measured here:
-FLOPS = 25e9  # per second and core, of a product of matrices in single precision
 DISK = 0.5e9  # bytes per second and worker, from its share of the network or disk
 TASK = 1e-3  # seconds of the scheduler per task; Dask says 200 microseconds to 1 ms
 
@@ -32,30 +34,47 @@ class Costs:
     """Read, check, scale and center a value of a row."""
     embed: float
     """Read, check and scale a value of a row, and write its share of the embedding."""
+    started: float
+    """Of both workers: messages and what runs for the first time."""
     learn: float
     """Learn from the sample, in the client."""
+    flops: float
+    """Operations per second of a product in single precision."""
+
+    def products(self, n: float, d: float, l: float) -> float:
+        """CPU seconds of (n x d) times (d x l)."""
+        return 2 * n * d * l / self.flops
 
 
-def fitted(size: dict[str, Any]) -> Costs:
-    """Return the constants of a measured size."""
-    n, d, runs = size["rows"], size["features"], size["runs"]
-    read = runs["fit"]["worker CPU seconds"] - products(n, d, d / 2)
-    embed = runs["embed"]["worker CPU seconds"] - products(n, d, DIM)
-    learn = runs["fit"]["process CPU seconds"]
-    return Costs(max(0.0, read) / (n * d), max(0.0, embed) / (n * d), learn)
+def flops() -> float:
+    """Measure products of the model's width on one core."""
+    A, B = (np.ones((rows, WIDTH), np.float32) for rows in (8192, WIDTH))
+    A @ B
+    start = time.process_time()
+    for _ in range(10):
+        A @ B
+    return 20 * 8192 * WIDTH**2 / (time.process_time() - start)
 
 
-def products(n: float, d: float, l: float) -> float:
-    """CPU seconds of (n x d) times (d x l)."""
-    return 2 * n * d * l / FLOPS
+def fitted(sizes: list[dict[str, Any]]) -> Costs:
+    """Return the constants of measured sizes, by least squares."""
+    d, speed, slopes, starts = sizes[0]["features"], flops(), [], []
+    rows = [size["rows"] for size in sizes]
+    for kind, l in (("fit", d / 2), ("embed", DIM)):
+        spent = [size["runs"][kind]["worker CPU seconds"] for size in sizes]
+        slope, start = np.polyfit(rows, spent, 1)
+        slopes.append(max(0.0, slope / d - 2 * l / speed))
+        starts.append(max(0.0, start))
+    learn = np.median([size["runs"]["fit"]["process CPU seconds"] for size in sizes])
+    return Costs(*slopes, float(np.mean(starts)), float(learn), speed)
 
 
 def cpu_seconds(costs: Costs, n: float, d: int) -> dict[str, float]:
     """Return what the workers compute in each kind of work; a matrix of moments is symmetric."""
     return {
-        "fit": costs.read * n * d + products(n, d, d / 2),
-        "embed": costs.embed * n * d + products(n, d, DIM),
-        "evaluate": 2 * products(min(n, QUERIES), DIM, n),
+        "fit": costs.started + costs.read * n * d + costs.products(n, d, d / 2),
+        "embed": costs.started + costs.embed * n * d + costs.products(n, d, DIM),
+        "evaluate": 2 * costs.products(min(n, QUERIES), DIM, n),
     }
 
 
@@ -93,20 +112,24 @@ def predict(costs: Costs, n: int, workers: int) -> dict[str, Any]:
 def main() -> None:
     content = json.loads((RESULTS / "cluster.json").read_text(encoding="utf8"))
     sizes = content["results"]["sizes"]
-    costs, largest = fitted(sizes[0]), sizes[-1]
-    expected = cpu_seconds(costs, largest["rows"], largest["features"])
-    check = {
-        kind: {
-            "predicted": expected[kind],
-            "measured": largest["runs"][kind]["worker CPU seconds"],
-            "tasks": largest["runs"][kind]["tasks"],
+    known = [size for size in sizes if size["rows"] not in CHECKED]
+    costs = fitted(known)
+    check = [
+        {
+            "rows": size["rows"],
+            kind: {
+                "predicted": cpu_seconds(costs, size["rows"], size["features"])[kind],
+                "measured": size["runs"][kind]["worker CPU seconds"],
+                "tasks": size["runs"][kind]["tasks"],
+            },
         }
+        for size in sizes
+        if size["rows"] in CHECKED
         for kind in ("fit", "embed")
-    }
+    ]
     results = {
-        "constants from rows": sizes[0]["rows"],
+        "constants from rows": [size["rows"] for size in known],
         "costs": vars(costs),
-        "checked at rows": largest["rows"],
         "check": check,
         "features": WIDTH,
         "components": DIM,

@@ -122,7 +122,7 @@ def main() -> None:
     options = arguments.parse_args()
     warnings.simplefilter("ignore")
     rows = []
-    for n in map(int, options.rows.split(",")):
+    for n in map(int, filter(None, options.rows.split(","))):
         for name in options.kinds.split(","):
             for training in options.training.split(","):
                 samples: list[int | None] = [20_000, 50_000]

@@ -64,6 +64,19 @@ def test_fit_with_a_nuisance_and_queries(rpml, cluster, rows, shards, tmp_path):
     assert subspace_distance(one.components_, two.components_) < 1e-4
 
 
+def test_fit_for_a_number_of_bytes(rpml, cluster, rows, shards, tmp_path):
+    """The sample has all of these few rows, so that advice and codebooks are the local ones."""
+    options = ("--bytes", 4, "--subsample", 700)
+    dask = ("--engine", "dask", "--scheduler", cluster.address)
+    two = rpml.json("fit", shards, "-o", tmp_path / "two.rpml", *options, *dask)
+    one = rpml.json("fit", shards, "-o", tmp_path / "one.rpml", *options)
+    assert (two["codes"], two["dim"]) == (one["codes"], one["dim"]) == ("pq", one["dim"])
+    codes = [
+        RPML.load(tmp_path / f"{name}.rpml").transform(rows, output="pq") for name in ("one", "two")
+    ]
+    assert (codes[0] == codes[1]).mean() > 0.99  # the maps agree to rounding
+
+
 def test_a_bad_shard_is_named_without_a_traceback(rpml, cluster, shards, tmp_path):
     data = (shards / "part-2.npy").read_bytes()
     (shards / "part-2.npy").write_bytes(data[:-9])
@@ -107,6 +120,8 @@ def test_embed_and_evaluate_on_a_scheduler(rpml, cluster, rows, shards, tmp_path
     again = rpml.json("evaluate", shards, *scoring, *dask, "--model", model)
     assert again["recall@1"] == local["recall@1"]
     assert again["dim"] == 3
+    text = rpml.refused("embed", model, shards, "-o", "s3://bucket/out/", "-q", *dask)
+    assert "s3://bucket/out/ is a URL" in text
     assert "writes a folder" in rpml.refused("embed", model, shards, "-o", "x.npy", *dask)
     text = rpml.refused("embed", model, shards, "-o", f"{out}/", "--dim", 2, "-q", *dask)
     assert "not of this model" in text

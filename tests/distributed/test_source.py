@@ -144,6 +144,45 @@ def test_row_groups_are_decoded_once(cluster, tmp_path, monkeypatch, groups):
     assert sum(decoded) == len(X)
 
 
+@pytest.mark.parametrize("kind", ["npy", "parquet"])
+def test_remote_files_are_read_once_and_not_copied(tmp_path, monkeypatch, kind):
+    import io
+
+    fsspec = pytest.importorskip("fsspec")
+    from fsspec.implementations.memory import MemoryFile
+
+    from rpml.distributed.source import _look, _on_pieces
+    from rpml.io.features import Layout, ReadOptions
+    from rpml.io.features.writing import write_table
+
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+    X = np.random.default_rng(0).standard_normal((40_000, 64)).astype("f4")
+    write_table(str(tmp_path / f"x.{kind}"), X, Layout("X", [f"f{i}" for i in range(64)]), None)
+    data, read = (tmp_path / f"x.{kind}").read_bytes(), []
+    fsspec.filesystem("memory").pipe(f"/partitions/x.{kind}", data)
+    path, options = f"memory://partitions/x.{kind}", ReadOptions()
+
+    def counting(self, size=-1):
+        found = io.BytesIO.read(self, size)
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(MemoryFile, "read", counting, raising=False)
+    rows, width, *_ = _look(path, options)
+    assert (rows, width) == X.shape
+    assert sum(read) < (0.01 if kind == "npy" else 0.5) * len(data)  # a buffer of parquet pages
+    middle = 10_000
+    pieces = [[(path, 0, middle)], [(path, middle, len(X))]]
+    found = [_on_pieces(piece, values_of, options, None) for piece in pieces]
+    np.testing.assert_array_equal(np.concatenate(found), X)
+    if kind == "npy":  # parquet is split between row groups, of which this file has one
+        assert sum(read) < 1.1 * len(data)
+    fsspec.filesystem("memory").pipe(f"/partitions/x.{kind}", data[:-50])
+    with pytest.raises(InputError, match=rf"memory://partitions/x.{kind} is not a complete"):
+        _look(path, options)
+
+
 def test_partitions_of_256_megabytes(cluster):
     from rpml.distributed.source import _edges
 

@@ -10,7 +10,16 @@ require("distributed", "distributed", "rpml.distributed")
 
 from rpml.distributed.apply import embed, embedded, evaluate  # noqa: E402
 from rpml.distributed.cluster import Cluster, ClusterError  # noqa: E402
-from rpml.distributed.estimator import DaskRPML  # noqa: E402
+from rpml.distributed.estimator import DaskRPML, read_rows  # noqa: E402
 from rpml.distributed.source import open_rows  # noqa: E402
 
-__all__ = ["Cluster", "ClusterError", "DaskRPML", "embed", "embedded", "evaluate", "open_rows"]
+__all__ = [
+    "Cluster",
+    "ClusterError",
+    "DaskRPML",
+    "embed",
+    "embedded",
+    "evaluate",
+    "open_rows",
+    "read_rows",
+]

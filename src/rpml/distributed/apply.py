@@ -81,6 +81,8 @@ def embed(
     """
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r}: use 'parquet' or 'npy'")
+    if "://" in str(folder):
+        raise InputError(f"{folder} is a URL: the workers write to a folder that they all see")
     rows = embedded(model, open_rows(X, cluster, by_size=True), cluster)
     columns = column_names(model, output)
     rows = replace(rows, output=output)

@@ -38,7 +38,15 @@ from rpml.method.whitening.linear_map import (
     spectrum_of,
 )
 from rpml.runtime.context import Context, Json, data_digest
-from rpml.runtime.rows import Array, common_scale, divided, divisor, float_dtype, unit_rows
+from rpml.runtime.rows import (
+    Array,
+    common_scale,
+    divided,
+    divisor,
+    float_dtype,
+    sorted_sample,
+    unit_rows,
+)
 from rpml.runtime.schema import COUNT, ArraySpec, Schema
 from rpml.runtime.threads import using_jobs
 
@@ -150,7 +158,7 @@ class DaskRPML(LazyEmbedding, RPML):
             raise ValueError(f"X has {n} row: at least 2 are needed.")
         if self.subsample is None or n <= self.subsample:
             report = Context(report=self.callback or (lambda progress: None))
-            super().fit(read_all(cluster, rows, report), y, store=store, **inputs)
+            super().fit(read_rows(cluster, rows, n, report), y, store=store, **inputs)
         else:
             known = fit_inputs(self, cast("Array", rows), y, **inputs)
             self._fit_sample(rows, known, self._context(store), cluster)
@@ -253,17 +261,23 @@ class SampledRows:
         return f"SampledRows({data_digest(self.values, self.rows, self.shape)})"
 
 
-def read_all(cluster: Cluster, rows: PartitionedRows, context: Context) -> Array:
-    """Return all rows."""
-    tasks = rows.each(cluster, _values)
+def read_rows(cluster: Cluster, rows: PartitionedRows, size: int, context: Context) -> Array:
+    """Return random rows in their order; all of them if there are no more."""
+    wanted = sorted_sample(rows.count, size, context.rng("read"))
+    tasks = rows.each(cluster, _picked, _positions(rows, wanted))
     cluster.wait(tasks, context, "read")
     values = np.concatenate([part for part in cluster.values(tasks) if len(part)])
     return values.astype(float_dtype(rows), copy=False)
 
 
-def _values(batches: Iterator[Batch]) -> Array:
-    blocks = [batch.values for batch in batches]
-    return np.concatenate(blocks) if blocks else np.empty((0, 0))
+def _picked(batches: Iterator[Batch], wanted: NDArray[np.intp]) -> Array:
+    blocks: list[Array] = [np.empty((0, 0))]
+    seen = 0
+    for batch in batches:
+        a, b = np.searchsorted(wanted, (seen, seen + len(batch.values)))
+        blocks.append(batch.values[wanted[a:b] - seen])
+        seen += len(batch.values)
+    return np.concatenate(blocks[1:] or blocks)
 
 
 def gather_rows(

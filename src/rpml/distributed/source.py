@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
+from rpml.io.features.arrow_files import ArrowSource
+from rpml.io.features.numpy_files import RemoteArray
 from rpml.io.features.reading import (
     check_one_format,
     is_feature_file,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 
 PARTITION_BYTES = 256 * 2**20
+_READ_AHEAD = 2**16  # bytes; enough for a header
 MIN_PARTITION = 500  # rows; smaller partitions cost more in messages than they save
 _ADVICE = " (Dask turns vectors into text unless dataframe.convert-string is False)"
 Piece = tuple[str, int, int]
@@ -258,16 +261,27 @@ def _between(edges: NDArray[np.int64], groups: NDArray[np.int64]) -> NDArray[np.
 
 
 def _open_shard(path: str, options: ReadOptions) -> FeatureSource:
-    """Open a shard, or the local copy of a remote one; error messages use its original name."""
-    local = path
-    if "://" in path:
-        import fsspec
+    """Open a shard; of remote .npy and parquet files only the rows asked for are read."""
+    if "://" not in path:
+        return open_features(path, options)
+    import fsspec
 
-        try:
-            local = fsspec.open_local(f"simplecache::{path}", simplecache={"same_names": True})
-        except Exception as error:  # every file system has its own errors
-            raise InputError(f"cannot read {path}: {first_line(error)}") from error
-    source = open_features(local, options)
+    name, suffix = Path(path), Path(path).suffix.lower()
+    try:
+        if suffix not in (".npy", ".parquet", ".pq"):  # copied to this worker's disk
+            name = Path(fsspec.open_local(f"simplecache::{path}", simplecache={"same_names": True}))
+            source = open_features(name, options)
+        else:
+            system, inside = fsspec.core.url_to_fs(path)
+            file = system.open(inside, "rb", block_size=_READ_AHEAD)
+            if suffix == ".npy":
+                source = RemoteArray(file, system.size(inside), path)
+            else:
+                source = ArrowSource(name, options, file)
+    except InputError as error:
+        raise InputError(str(error).replace(str(name), path)) from error
+    except Exception as error:  # every file system has its own errors
+        raise InputError(f"cannot read {path}: {first_line(error)}") from error
     source.name = path
     return source
 

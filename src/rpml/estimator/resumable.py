@@ -71,6 +71,8 @@ class ResumableFit(ResumableRun):
         As in `RPML.save`.
     code_bytes : int, default=None
         Learn the codebooks of ``output="pq"`` with this many bytes per vector.
+    code_rows : array-like, default=None
+        Rows to learn them from; None means those of the fit, which must be in memory.
 
     Examples
     --------
@@ -85,6 +87,7 @@ class ResumableFit(ResumableRun):
     exemplars: bool = False
     training: bool = False
     code_bytes: int | None = None
+    code_rows: ArrayLike | None = None
     _suffix: ClassVar[str] = ".ckpt"
 
     def fit(self, model: RPML, X: ArrayLike | Features, **inputs: Any) -> FitOutcome:
@@ -122,7 +125,8 @@ class ResumableFit(ResumableRun):
             model.fit(data.values, **inputs)
             stopped = "on request" in model.message_
             if self.code_bytes is not None:
-                model.learn_codebooks(data.values, self.code_bytes)
+                rows = data.values if self.code_rows is None else self.code_rows
+                model.learn_codebooks(rows, self.code_bytes)
             if data.feature_names is not None:
                 model.feature_names_in_ = as_ids(data.feature_names)
             data.check_unchanged()

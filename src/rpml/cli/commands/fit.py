@@ -20,6 +20,8 @@ from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
+    from rpml.distributed.cluster import Cluster
+    from rpml.distributed.source import PartitionedRows
     from rpml.estimator import RPML, ResumableFit
     from rpml.io.features import Features, ReadOptions
     from rpml.runtime.context import Json
@@ -191,14 +193,12 @@ def run(
     Where the vectors give no evidence for more, the model is PCA of unit rows and says so.
     """
     from rpml.estimator import ResumableFit
-    from rpml.evaluation.recommendation import recommend
     from rpml.io.features import Features, open_features
     from rpml.runtime.context import Progress
 
     on_dask = engine.on_dask(method.memory)
-    if n_bytes is not None and (on_dask or method.dim is not None):
-        other = "--dim: it chooses the dimensions" if method.dim else "--engine dask"
-        raise InputError(f"--bytes does not go with {other}")
+    if n_bytes is not None and method.dim is not None:
+        raise InputError("--bytes does not go with --dim: it chooses the dimensions")
     model = method.build(on_dask)
     read = supervision.reading_options(features, reading, on_dask)
     if dry_run:
@@ -231,10 +231,10 @@ def run(
         inputs |= supervision.read(model, data, reading)
         advice = None
         if n_bytes is not None:
-            known = {name: inputs.get(name) for name in ("nuisance", "queries")}
-            advice = recommend(data.values, bytes=n_bytes, random_state=method.seed, **known)
+            advice, code_rows = choose_code(data.values, n_bytes, method.seed, inputs)
             model.set_params(n_components=advice.n_components)
-            job = replace(job, code_bytes=n_bytes if advice.output == "pq" else None)
+            size = n_bytes if advice.output == "pq" else None
+            job = replace(job, code_bytes=size, code_rows=code_rows)
             console.note(" ".join(advice.reasons))
         with interruptible(job, model, console):
             outcome = job.fit(model, data, **inputs)
@@ -251,6 +251,30 @@ def run(
             outcome.model, None if on_dask else data, inputs.get("nuisance"), fields
         )
     console.result(fields, text)
+
+
+def choose_code(X: Any, n_bytes: int, seed: int, inputs: Json) -> tuple[Any, Array]:
+    """Return the advice for a number of bytes, and the rows to learn codebooks from."""
+    from rpml.evaluation.recommendation import recommend
+
+    known = {name: inputs.get(name) for name in ("nuisance", "queries")}
+    if "cluster" in inputs:
+        X = sample_of(X, inputs["cluster"], known)
+    return recommend(X, bytes=n_bytes, random_state=seed, **known), X
+
+
+def sample_of(rows: PartitionedRows, cluster: Cluster, known: Json) -> Array:
+    """Read random rows for the choice of a code; a nuisance is reduced to them."""
+    from rpml.distributed import read_rows
+    from rpml.method.codes import CODEBOOK_ROWS
+    from rpml.runtime.context import Context
+    from rpml.runtime.rows import sorted_sample
+
+    context = Context()
+    if known["nuisance"] is not None:  # the same rows: a stage has one random stream
+        chosen = sorted_sample(rows.count, CODEBOOK_ROWS, context.rng("read"))
+        known["nuisance"] = known["nuisance"][chosen]
+    return read_rows(cluster, rows, CODEBOOK_ROWS, context)
 
 
 def outcome_text(model: RPML, data: Features | None, nuisance: Any, fields: Json) -> str:

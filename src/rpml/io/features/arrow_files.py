@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
@@ -31,6 +31,7 @@ FORMATS = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".jso
 SUFFIXES = tuple(FORMATS)
 PACKED = tuple(suffix for suffix, kind in FORMATS.items() if kind != "json")
 _BLOCK = 2**24
+_PAGES = 2**22  # bytes of a remote column that are read at a time
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 MAX_NESTING = 64
 
@@ -38,7 +39,7 @@ MAX_NESTING = 64
 class ArrowFile:
     """A file that Arrow reads; InputError if it cannot."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, remote: IO[bytes] | None = None) -> None:
         self.name, self._kind = str(path), FORMATS[path.suffix.lower()]
         modules = ("pyarrow", "pyarrow.dataset", "pyarrow.parquet")
         arrow, dataset, parquet = (
@@ -47,7 +48,8 @@ class ArrowFile:
         self._damage = arrow.ArrowException
         try:
             if self._kind == "parquet":
-                self._file = parquet.ParquetFile(path)
+                pages = {} if remote is None else {"buffer_size": _PAGES, "pre_buffer": False}
+                self._file = parquet.ParquetFile(remote or path, **pages)
                 self.schema, self.n_rows = self._file.schema_arrow, self._file.metadata.num_rows
             else:
                 if self._kind == "json":
@@ -152,9 +154,9 @@ def _is_vector(kind: pa.DataType) -> bool:
 class ArrowSource(FeatureSource):
     """Feature columns of an Arrow file, decoded batch by batch."""
 
-    def __init__(self, path: Path, options: ReadOptions) -> None:
+    def __init__(self, path: Path, options: ReadOptions, remote: IO[bytes] | None = None) -> None:
         self.name, self._path = str(path), path
-        self._file = ArrowFile(path)
+        self._file = ArrowFile(path, remote)
         self.n_rows = int(self._file.n_rows)
         if self.n_rows == 0:
             raise InputError(f"{path} has no rows")

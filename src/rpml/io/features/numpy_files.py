@@ -107,8 +107,9 @@ class ArraySource(FeatureSource):
 
     def _batches(self, first: int, stop: int, rows: int) -> Iterator[Batch]:
         for start in range(first, stop, rows):
-            ids = None if self._ids is None else self._ids[start : start + rows]
-            values = self._rows(start, start + rows).astype(self._native, copy=False)
+            end = min(start + rows, stop)
+            ids = None if self._ids is None else self._ids[start:end]
+            values = self._rows(start, end).astype(self._native, copy=False)
             yield Batch(start, values, ids)
 
     def _rows(self, start: int, stop: int) -> NDArray[Any]:
@@ -116,7 +117,7 @@ class ArraySource(FeatureSource):
         array = self._array
         if self._file is None or not isinstance(array, np.memmap) or not array.flags.c_contiguous:
             return array[start:stop]
-        block = np.empty((min(stop, len(array)) - start, array.shape[1]), array.dtype)
+        block = np.empty((stop - start, array.shape[1]), array.dtype)
         self._file.seek(array.offset + start * array.strides[0])
         read, into = 0, block.reshape(-1).view(np.uint8).data
         while read < block.nbytes and (size := self._file.readinto(into[read:])):
@@ -132,6 +133,28 @@ class ArraySource(FeatureSource):
         values = self._array.astype(self._native, copy=False)
         mapped = self.stamp if isinstance(values, np.memmap) else None
         return Features(values, self._ids, self.id_name, self.feature_names, self.name, mapped)
+
+
+class RemoteArray(ArraySource):
+    """Rows of a .npy file of which only those asked for are read."""
+
+    def __init__(self, file: IO[bytes], size: int, name: str) -> None:
+        try:
+            shape, order, dtype = _checked_header(file, size, name)
+        except InputError:
+            raise
+        except Exception as error:  # a damaged header raises anything
+            raise InputError(f"{name} is not a complete .npy file: {first_line(error)}") from error
+        if order == "F":
+            raise InputError(f"{name} is stored by column (Fortran order): save it by row")
+        super().__init__(np.broadcast_to(np.zeros((), dtype), shape), name)
+        self._remote, self._offset = file, file.tell()
+
+    def _rows(self, start: int, stop: int) -> NDArray[Any]:
+        count, width = stop - start, self.n_features * self.dtype.itemsize
+        self._remote.seek(self._offset + start * width)
+        data = bytearray(self._remote.read(count * width))
+        return np.frombuffer(data, self.dtype).reshape(count, -1)
 
 
 def sidecar(path: Path) -> Path:
