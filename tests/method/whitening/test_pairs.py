@@ -10,6 +10,7 @@ import pytest
 from rpml import RPML
 from rpml.estimator.description import decisions
 from rpml.evaluation.metrics import recall_at_k
+from rpml.method.whitening import pairs as pairs_module
 from rpml.method.whitening.constants import PAIR_SHRINKAGES
 from rpml.method.whitening.evidence import PairEvidence, ScatterChoice
 from rpml.method.whitening.linear_map import principal_axes
@@ -144,6 +145,22 @@ def test_few_classes_of_many_rows_do_not_choose_too_strong_a_whitening():
     assert choice.shrinkage >= 1 / 16
 
 
+@pytest.mark.parametrize(("n_pairs", "chosen"), [(600, 1 / 64), (400, 1 / 4)])
+def test_many_pairs_take_the_strongest_whitening_that_ranks_nearly_best(
+    data, n_pairs, chosen, monkeypatch
+):
+    """Their ranks are made up: 1/4 is best, 1/64 has 85% of its gain over PCA, 1/16 less."""
+    ranks = {np.inf: 2.0, 1.0: 1.5, 1 / 4: 1.0, 1 / 16: 1.3, 1 / 64: 1.15}
+    monkeypatch.setattr(pairs_module, "_embed", lambda rows, scatter, shrinkage: shrinkage)
+    monkeypatch.setattr(
+        pairs_module, "_log_ranks", lambda shrinkage, pairs: np.full(len(pairs), ranks[shrinkage])
+    )
+    pairs = draw(np.repeat(np.arange(40), 12), n_pairs, 0.0)
+    rng = np.random.default_rng(0)
+    found = pairs_module._best_shrinkage(data, pairs, 1.0, np.eye(data.W.shape[1]), rng)
+    assert found == chosen
+
+
 def test_rows_too_few_to_tell_leave_pairs_alone(data):
     prior = np.eye(data.W.shape[1]), ScatterChoice("none", np.inf, {}, "too few")
     pairs = draw(np.repeat(np.arange(40), 12), 200, 0.0)
@@ -153,7 +170,7 @@ def test_rows_too_few_to_tell_leave_pairs_alone(data):
 
 def test_pairs_refine_groups_and_labels_refine_both(problem):
     X, y = problem
-    pairs = draw(y, 4000, 0.3)
+    pairs = draw(y, 400, 0.3)  # more of them leave the labels nothing to add
     many = np.where(np.arange(len(y)) % 3 > 0, y, -1)
     both = fit(X, pairs, must_link=[(0, 1)])
     assert both.whitening_.pairs.used

@@ -59,6 +59,8 @@ RANDOM_PAIRS = 20_000
 PAIR_QUERIES = 1000
 PAIR_CLEAR = 2  # standard errors by which held-out pairs must rank each other better
 PAIR_SHRINKAGES = (1.0, 1 / 4, 1 / 16, 1 / 64)  # chosen by pairs of rows that made no scatter
+PAIR_NEAR_BEST = 0.8  # of the best rank gain over PCA, which the strongest whitening must have
+PAIR_MANY = 500  # pairs from which on that holds; with fewer it is the best one
 
 # Nuisance and queries: benchmarks/knowledge.py
 REMOVAL = 8.0  # times the variance a value explains that a direction loses

@@ -133,17 +133,23 @@ def _best_shrinkage(
     """The shrinkage by which a third of the rows rank each other's pairs best.
 
     Pairs of the other rows make the scatter: a row with pairs on both sides would favor a whitening
-    that is too strong for rows of new classes.
+    that is too strong for rows of new classes. Where pairs are many, all of them support a stronger
+    one than these, and the strongest that is nearly as good is taken.
     """
-    third, total = rng.integers(0, 3, len(data.W)), np.zeros(len(const.PAIR_SHRINKAGES))
+    tried = (np.inf, *const.PAIR_SHRINKAGES)  # PCA first
+    third, total = rng.integers(0, 3, len(data.W)), np.zeros(len(tried))
     for i in range(3):
         made = pairs[(third[pairs] != i).all(axis=1)]
         tested = pairs_within(pairs, np.flatnonzero(third == i), len(third))[: const.PAIR_QUERIES]
         if len(made) > 0:
             refined, rows = refined_scatter(data, made, rate, prior), data.subset(third == i)
-            for j, shrinkage in enumerate(const.PAIR_SHRINKAGES):
+            for j, shrinkage in enumerate(tried):
                 total[j] += _log_ranks(_embed(rows, refined, shrinkage), tested).sum()
-    return const.PAIR_SHRINKAGES[int(total.argmin())]
+    gains = total[0] - total[1:]
+    best = int(gains.argmax())
+    if len(pairs) >= const.PAIR_MANY and gains[best] > 0:
+        best = int(np.flatnonzero(gains >= const.PAIR_NEAR_BEST * gains[best])[-1])
+    return const.PAIR_SHRINKAGES[best]
 
 
 def _log_ranks(rows: Array, pairs: Index) -> Array:
