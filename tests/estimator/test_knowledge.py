@@ -50,6 +50,8 @@ def test_triplets_across_values_train_where_held_out_rows_support_it(monkeypatch
     v_seen = v[seen]
     assert trained.outcome_ == "learned axes, trained"
     assert "triplets across values" in trained.whitening_.nuisance.reason
+    with pytest.raises(AttributeError, match="across the values of a nuisance, not from clusters"):
+        _ = trained.labels_
     assert (v_seen[anchor] != v_seen[positive]).all()
     assert (v_seen[anchor] == v_seen[negative]).all()
     monkeypatch.setattr("rpml.method.solver.across.training_helps", lambda *_: False)

@@ -81,6 +81,11 @@ class Embedding(FitSettings):
     def __getattr__(self, name: str) -> Any:
         if name not in MADE_IF_ASKED or "components_" not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if "triplets_" in vars(self):
+            raise AttributeError(
+                f"{name} does not exist, because this fit drew its triplets across the values of a "
+                "nuisance, not from clusters. Cluster rows with AuthorityAscentShift."
+            )
         raise AttributeError(
             f"{name} does not exist, because this fit had no use for clusters and triplets "
             f"({self.outcome_}) or its file holds none. Fit with training='always' to make them, "

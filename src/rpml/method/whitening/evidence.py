@@ -200,11 +200,9 @@ def choose(gains: RankGains, n_components: int) -> ScatterChoice:
     """
     support = max(const.SUPPORT * gains.directions, const.LEAST_SUPPORT)
     turn, mild = turn_needed(n_components), float(gains.mild.mean())
-    measured = "rescaling the principal axes a little has a rank gain of"
-    reason = f"{measured} {gain_text(mean_interval(gains.mild))}"
+    reason = f"rescaled axes have a rank gain of {gain_text(mean_interval(gains.mild))}"
     if mild < support:
-        spread = f"the variance is spread over {counted(round(gains.directions), 'axis', 'axes')}"
-        reason += f", {support:.3f} needed ({spread})"
+        reason += f", {support:.3f} needed"
         evidence = {const.MILD: mild}
         return ScatterChoice("neighbors", np.inf, evidence, reason, trains=False, gain=NO_GAIN)
     turned = gains.turned.mean(axis=1)
