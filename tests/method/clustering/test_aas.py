@@ -172,6 +172,15 @@ def test_auto_scales_with_the_graph():
     assert choose_epsilon(sparse.csr_matrix((5, 5))) > 0
 
 
+def test_auto_is_above_the_median_affinity_of_the_7th_strongest_edge():
+    rng = np.random.default_rng(0)
+    W = np.triu(rng.random((80, 80)) ** 3 * (rng.random((80, 80)) < 0.15), 1).astype(np.float32)
+    W += W.T
+    seventh = [sorted(row[row > 0], reverse=True)[:7][-1] for row in W]
+    found = choose_epsilon(sparse.csr_matrix(W))
+    assert found == pytest.approx(1.2 * np.median(seventh), rel=1e-6)
+
+
 def test_a_given_epsilon_is_the_papers_threshold():
     X, _ = make_moons(200, noise=0.05, random_state=0)
     model = AuthorityAscentShift(n_neighbors=20, epsilon=0.65, merge=None).fit(X)

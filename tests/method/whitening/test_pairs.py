@@ -161,6 +161,19 @@ def test_many_pairs_take_the_strongest_whitening_that_ranks_nearly_best(
     assert found == chosen
 
 
+def test_small_classes_with_an_even_spectrum_take_the_weakest_whitening():
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(30), 6)
+    X = rng.standard_normal((30, 100))[y] + rng.standard_normal((180, 100))
+    X /= np.arange(1, 101) ** 0.25
+    data = sampled(X)
+    prior = np.diag(data.deviations**2)
+    shrinkage = pairs_module._best_shrinkage(
+        data, draw(y, 400, 0.0), 1.0, prior, np.random.default_rng(0)
+    )
+    assert shrinkage == 1.0
+
+
 def test_rows_too_few_to_tell_leave_pairs_alone(data):
     prior = np.eye(data.W.shape[1]), ScatterChoice("none", np.inf, {}, "too few")
     pairs = draw(np.repeat(np.arange(40), 12), 200, 0.0)
