@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -46,35 +46,27 @@ _SECONDS_BETWEEN_LINES = 2.0
 
 
 class Reporter:
-    """Receives progress reports and shows nothing; subclasses display them."""
+    """Prints progress: the start and the end of a stage, and lines in between.
 
-    stage = ""
+    The longer a stage takes, the fewer its lines are.
+    """
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None: ...
-
-    def __call__(self, event: "Progress") -> None:
-        self.stage = event.stage
-
-
-class LineReporter(Reporter):
-    """Plain lines: at the start and the end of a stage, and every two seconds in between."""
-
-    def __init__(self) -> None:
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet, self.stage = quiet, ""
         self._begun: dict[str, tuple[float, int]] = {}  # when, and with how much done
         self._last, self._shown, self._ended = 0.0, "", ""
 
     def __call__(self, event: "Progress") -> None:
-        super().__call__(event)
+        self.stage = event.stage
         now = time.monotonic()
         begun, first = self._begun.setdefault(event.stage, (now, event.done))
+        elapsed, steps = now - begun, event.done - first
         finished = 0 < event.total <= event.done
         if finished:  # it may come again: the batches of the next epoch
             del self._begun[event.stage]
-        recent = event.stage == self._shown and now - self._last < _SECONDS_BETWEEN_LINES
-        if self._ended == event.stage if finished else recent or event.total == 1:
+        wait = max(_SECONDS_BETWEEN_LINES, elapsed / 10)
+        recent = event.stage == self._shown and now - self._last < wait
+        if self.quiet or (self._ended == event.stage if finished else recent or event.total == 1):
             return
         self._last, self._shown = now, event.stage
         self._ended = event.stage if finished else ""
@@ -82,7 +74,6 @@ class LineReporter(Reporter):
         if event.total > 1 or (event.total <= 0 and event.done):
             parts.append(f"{event.done}/{event.total}," if event.total > 0 else f"{event.done},")
         parts += [f"{name} {value:.5g}," for name, value in event.info.items()]
-        elapsed, steps = now - begun, event.done - first
         if finished:
             parts.append(f"done in {elapsed:.1f} s")
         elif min(elapsed, steps) > 0 and event.total > 1:
@@ -90,54 +81,6 @@ class LineReporter(Reporter):
             rate = steps / elapsed
             parts.append(f"{rate:{',.0f' if rate >= 100 else '.3g'}}/s, {left:.0f} s left")
         print(" ".join(parts).rstrip(","), file=sys.stderr, flush=True)
-
-
-class BarReporter(Reporter):
-    """One rich bar per stage, with the remaining time."""
-
-    def __init__(self) -> None:
-        from rich.console import Console as RichConsole
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TaskID,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-
-        self._bars = Progress(
-            TextColumn("{task.description:<19}"),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[info]}"),
-            console=RichConsole(stderr=True),
-        )
-        self._bars.start()
-        self._tasks: dict[str, TaskID] = {}
-
-    def __call__(self, event: "Progress") -> None:
-        super().__call__(event)
-        if event.stage not in self._tasks:
-            name = STAGES.get(event.stage, event.stage)
-            self._tasks[event.stage] = self._bars.add_task(name, total=None, info="")
-        task = self._tasks[event.stage]
-        finished = 0 < event.total <= event.done
-        total = self._bars.tasks[task].total
-        if event.total > 1 or (finished and total is None):
-            total = event.total
-        self._bars.update(
-            task,
-            completed=total if finished else event.done,
-            total=total,
-            info=" ".join(f"{name} {value:.5g}" for name, value in event.info.items()),
-        )
-
-    def __exit__(self, *error: object) -> None:
-        self._bars.stop()
 
 
 @contextmanager
@@ -258,10 +201,7 @@ class Console:
     json_output: bool = opt.flag("Print the result as one JSON object.", "--json")
 
     def reporter(self) -> Reporter:
-        """Return bars on a terminal, plain lines in a pipe, nothing with --quiet."""
-        if self.quiet:
-            return Reporter()
-        return BarReporter() if sys.stderr.isatty() else LineReporter()
+        return Reporter(self.quiet)
 
     def note(self, text: str) -> None:
         """Print a remark to standard error."""

@@ -80,14 +80,12 @@ def run(
         settings = training.training(dim, pool, {"seed": seed})
         plan = EndToEnd(root, backbone, names, settings, training.train_from, incomplete)
         job = replace(job, end_to_end=plan)
-    with console.reporter() as report:
-        context = Context(report=report)
-        if features is not None:
-            data = from_file(dataset, features, ReadOptions(array=array), labels)
-        elif root is None or backbone is None:
-            raise InputError("give --root and --backbone to start from images, or --features")
-        else:
-            description = descriptor.job(backbone, workers)
-            data = job.describe(root, description, incomplete, context)
-        fields, lines = job.run(data, figures, force, context)
+    context = Context(report=console.reporter())
+    if features is not None:
+        data = from_file(dataset, features, ReadOptions(array=array), labels)
+    elif root is None or backbone is None:
+        raise InputError("give --root and --backbone to start from images, or --features")
+    else:
+        data = job.describe(root, descriptor.job(backbone, workers), incomplete, context)
+    fields, lines = job.run(data, figures, force, context)
     console.result(fields, f"{text_table(lines)}\n\nwritten to {job.folder}")

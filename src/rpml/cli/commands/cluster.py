@@ -66,17 +66,17 @@ def run(
     aas.check_parameters()
     data = reading.open(features).load()
     n = len(data.values)
-    with console.reporter() as report:
-        graph = nearest_neighbors(
-            data.values,
-            aas.n_neighbors,
-            metric=aas.metric,
-            method=aas.method,
-            progress=lambda share: report(Progress("neighbors", round(share * n), n)),
-        )
-        report(Progress("cluster", 0, 1))
-        labels = aas.fit_predict(graph)
-        report(Progress("cluster", 1, 1))
+    report = console.reporter()
+    graph = nearest_neighbors(
+        data.values,
+        aas.n_neighbors,
+        metric=aas.metric,
+        method=aas.method,
+        progress=lambda share: report(Progress("neighbors", round(share * n), n)),
+    )
+    report(Progress("cluster", 0, 1))
+    labels = aas.fit_predict(graph)
+    report(Progress("cluster", 1, 1))
     layout = Layout("label", ["label"], data.id_name if data.ids is not None else None, False)
     write_table(output, labels, layout, data.ids, force)
     counts = sorted(Counter(labels.tolist()).values(), reverse=True)

@@ -43,7 +43,7 @@ def run(
     from rpml.method.codes import CODES
     from rpml.runtime.context import Context
 
-    on_dask = engine.on_dask()
+    on_dask, context = engine.on_dask(), Context(report=console.reporter())
     if on_dask:
         check_folder(output, force, [model, features])
     else:
@@ -58,11 +58,10 @@ def run(
     if on_dask:  # one file per partition, written by the workers; a second run writes the rest
         from rpml.distributed import embed
 
-        with engine.cluster(console) as cluster, console.reporter() as report:
+        with engine.cluster(console) as cluster:
             rows = engine.open_rows(features, reading.options(), cluster, console, by_size=True)
             fitted = check_features(fitted, rows, model)
             kind = "parquet" if rows.parts[0][0][0].endswith((".parquet", ".pq")) else "npy"
-            context = Context(report=report)
             files = embed(
                 fitted, rows, output, cluster, kind=kind, output=codes or "float", context=context
             )
@@ -75,9 +74,7 @@ def run(
     else:
         source = reading.open(features, keep=opt.parse_names(keep_columns) or ())
         fitted = check_features(fitted, source, model)
-        with console.reporter() as report:
-            context = Context(report=report)
-            written = embed_file(fitted, source, output, force, context, codes or "float")
+        written = embed_file(fitted, source, output, force, context, codes or "float")
         fields = {"output": output, "rows": written, "dim": size, "codes": codes}
         text = f"{output}: {counted(written, 'row')}, {counted(size, 'dimension')}"
         text = "" if output == "-" else text

@@ -59,34 +59,33 @@ def run(
         from rpml.distributed import embedded, evaluate
         from rpml.distributed.apply import MAX_QUERIES
 
-        with engine.cluster(console) as cluster, console.reporter() as report:
+        with engine.cluster(console) as cluster:
             rows = engine.open_rows(features, reading.options(excluded), cluster, console)
             by_id = "" if path == features else None  # by order within one file
             y = read_labels(path, rows.count, None, reading.label_column, by_id, partial=True)
             if fitted is not None:
                 rows = embedded(check_features(fitted, rows, str(model)), rows, cluster)
-            context = Context(report=report)
+            context = Context(report=console.reporter())
             recall = evaluate(rows, y, cluster, ks=tuple(wanted), metric=metric, context=context)
         n, size, y = len(y), rows.n_features, y[labeled_mask(y)]
         queries = min(len(y), MAX_QUERIES)
     else:
-        with console.reporter() as report:
-            source = reading.open(features, excluded)
-            if fitted is None:
-                data = source.load()
-            else:
-                data = load_embedded(check_features(fitted, source, str(model)), source)
-            X, y, n = data.values, reading.read_labels(path, data), len(data.values)
-            if not (labeled := labeled_mask(y)).all():
-                X, y = X[labeled], y[labeled]
+        report, source = console.reporter(), reading.open(features, excluded)
+        if fitted is None:
+            data = source.load()
+        else:
+            data = load_embedded(check_features(fitted, source, str(model)), source)
+        X, y, n = data.values, reading.read_labels(path, data), len(data.values)
+        if not (labeled := labeled_mask(y)).all():
+            X, y = X[labeled], y[labeled]
 
-            def advance(stage: str, share: float) -> None:
-                report(Progress(stage, round(share * len(y)), len(y)))
+        def advance(stage: str, share: float) -> None:
+            report(Progress(stage, round(share * len(y)), len(y)))
 
-            recall = recall_at_k(X, y, wanted, metric, progress=partial(advance, "recall"))
-            if clustering:
-                found = kmeans_labels(X, y, seed, metric, progress=partial(advance, "kmeans"))
-                clusters = bounded_scores(found, y)
+        recall = recall_at_k(X, y, wanted, metric, progress=partial(advance, "recall"))
+        if clustering:
+            found = kmeans_labels(X, y, seed, metric, progress=partial(advance, "kmeans"))
+            clusters = bounded_scores(found, y)
         size, queries = X.shape[1], len(y)
     if len(y) < n:
         console.note(

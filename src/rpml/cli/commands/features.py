@@ -97,9 +97,8 @@ def run(
     job = Job(files, network, recipe, execution)
     resumed, start = resume and extraction.directory.exists(), time.monotonic()
     try:
-        with console.reporter() as report:
-            context = Context(report=report)
-            written = extraction.extract(job, post, region_whitening, context)
+        context = Context(report=console.reporter())
+        written = extraction.extract(job, post, region_whitening, context)
     except KeyboardInterrupt:
         raise Interrupted("interrupted; repeat the command with --resume to continue") from None
     finish(written, extraction, time.monotonic() - start, resumed, console)

@@ -75,8 +75,8 @@ def run(
     job.check([images, backbone, cache])
     begun = time.monotonic()
     try:
-        with console.reporter() as report:
-            trained = job.train(files, network, training, method, Context(report=report))
+        context = Context(report=console.reporter())
+        trained = job.train(files, network, training, method, context)
     except KeyboardInterrupt:
         raise Interrupted("interrupted; repeat the command with --resume to continue") from None
     result = {

@@ -220,10 +220,10 @@ def run(
             data = Features(rows, None, "id", rows.feature_names, features)  # type: ignore[arg-type]
         else:
             source = open_features(features, read)
-            with console.reporter() as report:
-                report(Progress("read", 0, 1))
-                data = source.load()
-                report(Progress("read", 1, 1))
+            report = console.reporter()
+            report(Progress("read", 0, 1))
+            data = source.load()
+            report(Progress("read", 1, 1))
             n, d = data.values.shape
             console.note(
                 f"{data.name}: {counted(n, 'row')} of {counted(d, 'feature')}, {data.values.dtype}"
@@ -341,11 +341,10 @@ def estimate(features: str, model: RPML, read: ReadOptions, console: Console) ->
 def interruptible(job: ResumableFit, model: RPML, console: Console) -> Iterator[None]:
     """Report progress; on Ctrl-C let the solver stop, or say how to continue without a model."""
     try:
-        with console.reporter() as reporter, console.following("rpml.estimator.resumable"):
-            stopper = Stopper(reporter)
-            model.set_params(callback=stopper)
-            with answering(stopper.answer):
-                yield
+        stopper = Stopper(console.reporter())
+        model.set_params(callback=stopper)
+        with console.following("rpml.estimator.resumable"), answering(stopper.answer):
+            yield
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted before there was a model; {how_to_go_on(job)}") from None
 

@@ -53,10 +53,10 @@ def run(
         index = Index(check_features(fitted, source, model), None, codes, rescore)
     except ValueError as error:
         raise InputError(f"{model}: {error}") from error
-    with console.reporter() as report:
-        for batch in source.batches():
-            index.add(batch.values, batch.ids)
-            report(Progress("embed", len(index), source.n_rows or 0))
+    report = console.reporter()
+    for batch in source.batches():
+        index.add(batch.values, batch.ids)
+        report(Progress("embed", len(index), source.n_rows or 0))
     if names is not None:
         index.model.feature_names_in_ = names  # by which a search checks its queries
     index.save(output, overwrite=force)

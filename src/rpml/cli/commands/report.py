@@ -61,8 +61,8 @@ def run(
     command = shlex.join(["rpml", *sys.argv[1:]])
     first, *second = short_names(models)
     source = Source(first, Path(features).name, command, *second)
-    with console.reporter() as report:
-        page = build_report(Measurements(fitted, values, items, source, seed, report), report)
+    report = console.reporter()
+    page = build_report(Measurements(fitted, values, items, source, seed, report), report)
     with atomic_output(output, force) as temporary:
         temporary.write_text(page, encoding="utf8")
     fields = {"output": output, "rows": len(items), "bytes": len(page.encode("utf8"))}

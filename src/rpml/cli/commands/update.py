@@ -43,9 +43,8 @@ def run(
     with locked(target):
         data = [source.load() for source in sources]
         rows = [loaded.values for loaded in data]
-        with console.reporter() as report:
-            fitted.set_params(callback=report)
-            fitted.update(*rows, max_iter=max_iter)
+        fitted.set_params(callback=console.reporter())
+        fitted.update(*rows, max_iter=max_iter)
         if names is not None:
             fitted.feature_names_in_ = names
         for loaded in data:
