@@ -107,6 +107,11 @@ def test_wrong_knowledge_is_refused_in_one_sentence(rpml, files, tmp_path):
     (tmp_path / "one.txt").write_text("a\n" * len(X))
     refused = rpml.refused(*args, "--queries", tmp_path / "narrow.npy")
     assert "narrow.npy has 5 columns" in refused
+    (tmp_path / "few.txt").write_text("de\nen\n")
+    refused = rpml.refused(*args, "--nuisance", tmp_path / "few.txt")
+    assert f"--nuisance {tmp_path}/few.txt: " in refused
+    assert "has 2 values, the features have" in refused
+    assert "label" not in refused
     assert "one value for all rows" in rpml.refused(*args, "--nuisance", tmp_path / "one.txt")
     assert "no such file" in rpml.refused(*args, "--nuisance", "language")
     assert not (tmp_path / "m.rpml").exists()

@@ -31,7 +31,7 @@ def test_every_kind(labels_file):
 
 
 def test_another_length(labels_file):
-    with pytest.raises(InputError, match="has 4 labels, the features have 5 rows"):
+    with pytest.raises(InputError, match="has 4 values, the features have 5 rows"):
         read_labels(labels_file, 5)
 
 

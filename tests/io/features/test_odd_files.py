@@ -90,7 +90,7 @@ def test_a_small_table_that_unpacks_to_gigabytes(tmp_path):
             writer.write_table(zeros)
     assert (tmp_path / "y.parquet").stat().st_size < 10**6
     tracemalloc.start()
-    with pytest.raises(InputError, match="has 50,331,648 labels, the features have 3 rows"):
+    with pytest.raises(InputError, match="has 50,331,648 values, the features have 3 rows"):
         read_labels(tmp_path / "y.parquet", 3)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -118,7 +118,10 @@ def read_nuisance_columns(
             columns |= matrix
             continue
         path, column = (str(data.name), name) if inside else (name, None)
-        values = read_labels(path, n_rows, data.ids, column, reading.id_column, partial=True)
+        try:
+            values = read_labels(path, n_rows, data.ids, column, reading.id_column, partial=True)
+        except InputError as error:
+            raise InputError(f"--nuisance {name}: {error}") from None
         columns[name if inside else Path(name).stem] = _as_numbers(values)
     return columns
 

@@ -63,7 +63,7 @@ def read_labels(
         if values[0] not in (None, *values[1:]) and not is_number(str(values[0])):
             return _as_array(values[1:])  # the first line is a header: neither label nor number
         raise InputError(
-            f"{path} has one label more than the features have rows: if its first line, "
+            f"{path} has one value more than the features have rows: if its first line, "
             f"{values[0]!r}, is a header, call it label"
         )
     if len(values) != n_rows:
@@ -110,7 +110,7 @@ def labeled_mask(y: NDArray[np.generic]) -> NDArray[np.bool_]:
 
 def _wrong_count(path: Path, found: int, n_rows: int) -> InputError:
     return InputError(
-        f"{path} has {counted(found, 'label')}, the features have {counted(n_rows, 'row')}: "
+        f"{path} has {counted(found, 'value')}, the features have {counted(n_rows, 'row')}: "
         "give one (it may be empty) for every row in order, or ids on both sides"
     )
 
