@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from rpml.pages.items import match_images
 from tests.cli.conftest import make_vectors, rpml, shared, vectors  # noqa: F401
 
 PROGRAM = [sys.executable, "-c", "from rpml.cli.app import main; main()"]
@@ -136,14 +137,17 @@ def test_a_file_where_the_checkpoint_goes_is_noticed_at_once(place, rpml):  # no
 
 def test_ids_lead_nowhere_but_into_the_folder_of_images(place, rpml):  # noqa: F811
     (place / "secret.jpg").write_text("secret")
+    (place / "photos" / "own.jpg").touch()
     n = len(np.load("x.npy"))
     for name in ("../secret.jpg", str(place / "secret.jpg")):
-        (place / "x.ids.csv").write_text("id\n" + "".join(f"{i}\n" for i in range(n - 1)) + name)
-        rows = [f"{i}" for i in range(n - 1)]
-        for row in rows:
-            (place / "photos" / row).touch()
+        ids = [*map(str, range(n - 1)), name]
+        (place / "x.ids.csv").write_text("\n".join(["id", *ids]))
         line = ["figures", "x.npy", "--images", "photos", "-o", "figures"]
-        assert "leads out of photos" in rpml.refused(*line)
+        assert "no image in photos is named like an id" in rpml.refused(*line)
+        assert match_images(place / "photos", [*ids, "own"], n + 1)[-2:] == [
+            None,
+            place / "photos" / "own.jpg",
+        ]
 
 
 def test_wrong_kinds(place, rpml):  # noqa: F811

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from rpml.io.features.labels import labeled_mask
 from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.pages.items import retrieval_queries
 from rpml.pages.layout import grid_order, linked_maps
 from rpml.pages.plots import image_figure, map_figure, retrieval_figure
 from rpml.runtime.errors import InputError, require
@@ -31,15 +32,18 @@ PictureReader = Callable[[Sequence[int], int], Tiles]
 """(rows, side in pixels) -> square images (n, side, side, 3)."""
 
 
-def pictures_of(paths: Sequence[Path]) -> PictureReader:
-    """Return a reader of the central squares of images, one per row; unreadable ones are gray."""
+def pictures_of(paths: Sequence[Path | None]) -> PictureReader:
+    """Return a reader of the central squares of images, gray for those that cannot be read."""
     decode = require("rpml.vision.images", "vision", "pictures of images")
 
     def read(rows: Sequence[int], side: int) -> Tiles:
         tiles = np.full((len(rows), side, side, 3), 128, np.uint8)
         for tile, row in zip(tiles, rows, strict=True):
+            path = paths[row]
+            if path is None:
+                continue
             try:
-                image = decode.load_rgb(paths[row], enough=2 * side)
+                image = decode.load_rgb(path, enough=2 * side)
             except decode.ImageError:
                 continue
             edge = min(image.size)
@@ -49,25 +53,6 @@ def pictures_of(paths: Sequence[Path]) -> PictureReader:
         return tiles
 
     return read
-
-
-def choose_queries(
-    nearest: NDArray[np.intp], labels: NDArray[np.generic], count: int, successful: bool
-) -> NDArray[np.intp]:
-    """Return up to `count` queries with mostly right (or, if not `successful`, wrong) results.
-
-    At least three of the four `nearest` rows must be of the query's class, or at most one. Each
-    class has at most one query, the first that qualifies, and the queries are spread evenly over
-    the classes. Classes of fewer than five images are skipped.
-    """
-    classes, codes = np.unique(labels, return_inverse=True)
-    right = (codes[nearest] == codes[:, None]).sum(axis=1)
-    wanted = right >= TOP - 1 if successful else right <= 1
-    wanted &= np.bincount(codes, minlength=len(classes))[codes] > TOP
-    rows = np.flatnonzero(wanted)
-    firsts = rows[np.unique(codes[rows], return_index=True)[1]]
-    spread = np.linspace(0, len(firsts) - 1, min(count, len(firsts))).round().astype(np.intp)
-    return firsts[spread]
 
 
 def quad_grid(tiles: Tiles, side: int) -> Tiles:
@@ -203,9 +188,8 @@ def _retrievals(
         for title, rows in spaces.items()
     }
     *_, last = nearest.values()
-    figures = {}
-    for name, successful in (("successes", True), ("failures", False)):
-        queries = choose_queries(last, labels, options.n_queries, successful)
+    figures, chosen = {}, retrieval_queries(last, labels, options.n_queries)
+    for name, queries in zip(("successes", "failures"), chosen, strict=True):
         if not len(queries):
             continue
         figures[f"retrieval-{name}"] = retrieval_figure(

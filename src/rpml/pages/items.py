@@ -251,6 +251,27 @@ def clusters_of(model: RPML, X: Array) -> Labels | None:
     return model.labels_ if fitted_on(model, X) else None
 
 
+def retrieval_queries(
+    nearest: NDArray[np.integer], labels: NDArray[np.generic], count: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return up to `count` queries with mostly right `nearest` rows, and as many with wrong ones.
+
+    Each class has at most one query, the first that qualifies, and the queries are spread evenly
+    over the classes. Classes that are too small for mostly right results are skipped.
+    """
+    _, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    right = (codes[nearest] == codes[:, None]).mean(axis=1)
+    able = sizes[codes] - 1 > nearest.shape[1] / 2
+
+    def spread(wanted: NDArray[np.bool_]) -> NDArray[np.intp]:
+        rows = np.flatnonzero(wanted & able)
+        firsts = rows[np.unique(codes[rows], return_index=True)[1]]
+        places = np.linspace(0, len(firsts) - 1, min(count, len(firsts)))
+        return firsts[places.round().astype(np.intp)]
+
+    return spread(right > 0.5), spread(right < 0.5)
+
+
 SIDES = (96, 80, 64, 48, 40, 32)
 MAX_PIXELS = 50_000_000
 SMALL, LARGE = 256, 900  # sides in the explorer

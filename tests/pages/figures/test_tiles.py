@@ -7,11 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.pages.figures import (
-    choose_queries,
-    pictures_of,
-    quad_grid,
-)
+from rpml.pages.figures import pictures_of, quad_grid
+from rpml.pages.items import retrieval_queries
 from rpml.pages.layout import grid_order, layout
 from scripts.framework import framework_figure, tell_story
 
@@ -36,21 +33,35 @@ def literal_right(Z: np.ndarray, y: np.ndarray, query: int) -> int:
 def test_queries_follow_the_rule() -> None:
     Z, y = points(0.9)
     right = np.array([literal_right(Z, y, i) for i in range(80)])
-    for successful in (True, False):
-        queries = choose_queries(nearest(Z), y, 4, successful)
+    chosen = retrieval_queries(nearest(Z), y, 4)
+    for queries, fits in zip(chosen, (right >= 3, right <= 1), strict=True):
         assert len(set(y[queries])) == len(queries) == 4
         for query in queries:
-            fits = right >= 3 if successful else right <= 1
             assert fits[query]
             assert not fits[(y == y[query]) & (np.arange(80) < query)].any()
 
 
 def test_no_failures_no_queries() -> None:
     Z, y = points(0.01)
-    assert len(choose_queries(nearest(Z), y, 4, True)) == 4
-    assert len(choose_queries(nearest(Z), y, 4, False)) == 0
-    few = np.arange(80) % 40  # two images a class: nothing can be right three times
-    assert len(choose_queries(nearest(Z), few, 4, False)) == 0
+    successes, failures = retrieval_queries(nearest(Z), y, 4)
+    assert (len(successes), len(failures)) == (4, 0)
+    few = np.arange(80) % 40  # two images per class: nothing can be right three times
+    assert len(retrieval_queries(nearest(Z), few, 4)[1]) == 0
+
+
+def test_retrieval_shows_one_query_per_label() -> None:
+    labels = np.repeat(["a", "b", "c", "alone"], [8, 8, 8, 1])
+    nearest = np.array(
+        [
+            [j for j in range(25) if j != i and labels[j] == labels[i]][:6] + [0] * 6
+            for i in range(24)
+        ]
+        + [[0] * 12]
+    )[:, :6]
+    nearest[8:16] = 20  # everything labeled b fails
+    successes, failures = retrieval_queries(nearest, labels, 5)
+    assert sorted(labels[successes]) == ["a", "c"]
+    assert labels[failures].tolist() == ["b"]
 
 
 def test_unreadable_images_are_gray(tmp_path: Path) -> None:

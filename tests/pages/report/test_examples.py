@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rpml.pages.report.sections.fit import cluster_samples, trusted_triplets
-from rpml.pages.report.sections.items import most_changed, retrieval_queries
+from rpml.pages.report.sections.items import most_changed
 
 
 def model(weights: list[float], probabilities: list[float]) -> SimpleNamespace:
@@ -40,22 +40,6 @@ def test_most_changed_keeps_the_fewest_neighbors() -> None:
     after[40, :3] = [1, 2, 3]
     chosen = most_changed(before, after, 2, rng)
     assert chosen.tolist() == [10, 40]
-
-
-def test_retrieval_shows_one_query_a_label() -> None:
-    rng = np.random.default_rng(0)
-    labels = np.repeat(["a", "b", "c", "alone"], [8, 8, 8, 1])
-    nearest = np.array(
-        [
-            [j for j in range(25) if j != i and labels[j] == labels[i]][:6] + [0] * 6
-            for i in range(24)
-        ]
-        + [[0] * 12]
-    )[:, :6]
-    nearest[8:16] = 20  # everything labeled b fails
-    successes, failures = retrieval_queries(nearest, labels, 5, rng)
-    assert sorted(labels[successes]) == ["a", "c"]
-    assert labels[failures].tolist() == ["b"]
 
 
 @pytest.mark.parametrize("count", [1, 3, 10])

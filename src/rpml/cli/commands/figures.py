@@ -29,7 +29,7 @@ def run(
     *,
     features: str = opt.FEATURES,
     output: str = opt.output("FOLDER", "Folder for the figures."),
-    images: str | None = opt.text("DIR", "Folder that the ids are relative to."),
+    images: str | None = opt.text("DIR", "Images of the rows, matched by id."),
     model: str | None = opt.text("MODEL", "Draw its embedding next to the raw features."),
     labels: str | None = opt.LABELS,
     formats: str = opt.text("NAMES", "pdf, svg, png, or several.", "--format", default="png"),
@@ -48,6 +48,7 @@ def run(
     """
     from rpml.estimator.features import check_features
     from rpml.pages.figures import FigureOptions, draw_figures, figure_names, pictures_of
+    from rpml.pages.items import match_images
     from rpml.runtime.errors import require
     from rpml.runtime.outputs import check_apart, check_output
 
@@ -68,9 +69,8 @@ def run(
     y = None if labels is None else reading.read_labels(labels, data)
     pictures = None
     if images is not None:
-        if data.ids is None:
-            raise InputError(f"{features} has no ids, which name the images: use rpml features")
-        pictures = pictures_of([image_path(images, str(name)) for name in data.ids])
+        ids = None if data.ids is None else list(map(str, data.ids))
+        pictures = pictures_of(match_images(Path(images), ids, len(data.values)))
     spaces = {"raw features": data.values}
     if fitted is not None:
         spaces["RPML"] = fitted.transform(data.values)
@@ -85,15 +85,3 @@ def parse_length(text: str) -> float:
     if match is None:
         raise InputError(f"--width must be a length such as 3.3in or 8.4cm, got {text!r}")
     return float(match[1]) / (2.54 if match[2] == "cm" else 1)
-
-
-def image_path(folder: str, name: str) -> Path:
-    """Return the image of an id; it must be inside the folder, since ids may be untrusted."""
-    from rpml.io.datasets.image_sets import VIEW_MARK
-
-    path = Path(folder, name.partition(VIEW_MARK)[0])
-    if not path.resolve().is_relative_to(Path(folder).resolve()):
-        raise InputError(f"the id {name!r} leads out of {folder}, the folder of --images")
-    if not path.is_file():
-        raise InputError(f"{path} does not exist: --images is the folder the ids start from")
-    return path

@@ -12,7 +12,7 @@ from rpml.estimator.fitted import describe_settings
 from rpml.evaluation.diagnostics import of_clusters, of_stability, of_triplets, of_whitening
 from rpml.pages.report.charts import Series, histogram, line_chart
 from rpml.pages.report.measurements import Measurements
-from rpml.pages.report.section import Cell, Content, Section, Strip, Table
+from rpml.pages.report.section import Cell, Content, Strip, Table
 from rpml.runtime.environment import versions
 from rpml.runtime.rows import Labels, sorted_sample
 from rpml.runtime.wording import counted, one_line
@@ -36,7 +36,7 @@ def _cluster_labels(measurements: Measurements) -> Labels:
     return measurements.clusters[measurements.rows]
 
 
-def _checks(measurements: Measurements) -> Content:
+def show_checks(measurements: Measurements) -> Content:
     """Show diagnostics of clusters, triplets and whitening; the first table has the neighbors'."""
     model, X = measurements.model, measurements.X
     checks = list(of_clusters(_cluster_labels(measurements)))
@@ -51,10 +51,7 @@ def _checks(measurements: Measurements) -> Content:
     return {"how": how, "tables": [Table("Check", [("", "Value")], lines)]}
 
 
-CHECKS = Section("checks", "Checks", _checks)
-
-
-def _training(measurements: Measurements) -> Content:
+def show_training(measurements: Measurements) -> Content:
     """Show what the fit came to, and the curves of its history."""
     model = measurements.model
     step = "epoch" if model.solver == "stochastic" else "iteration"
@@ -76,10 +73,7 @@ def _training(measurements: Measurements) -> Content:
     }
 
 
-TRAINING = Section("training", "Training", _training)
-
-
-def _clusters(measurements: Measurements) -> Content:
+def show_clusters(measurements: Measurements) -> Content:
     """Show cluster sizes, and examples if the rows are the training rows."""
     labels, shown = _cluster_labels(measurements), measurements.clusters
     sizes = np.bincount(labels[labels >= 0])
@@ -120,10 +114,7 @@ def cluster_samples(labels: Labels, count: int, members: int) -> list[tuple[int,
     return shown
 
 
-CLUSTERS = Section("clusters", "Pseudo-clusters", _clusters)
-
-
-def _triplets(measurements: Measurements) -> Content | None:
+def show_triplets(measurements: Measurements) -> Content | None:
     """Show weights and probabilities, and examples for training rows; None without triplets."""
     model, trained = measurements.model, measurements.trained
     if not len(getattr(model, "triplets_", ())):
@@ -175,10 +166,7 @@ def _triplet_strip(measurements: Measurements, t: int) -> Strip:
     return views, f"weight {weight:.3g}, probability {probability:.3g}", ""
 
 
-TRIPLETS = Section("triplets", "Triplets", _triplets)
-
-
-def _settings(measurements: Measurements) -> Content:
+def show_settings(measurements: Measurements) -> Content:
     facts = {**versions(), "seed of this report": str(measurements.seed)}
     measured = len(measurements.rows)
     if measured < measurements.n_rows:
@@ -205,6 +193,3 @@ def settings(model: RPML) -> dict[str, object]:
 def call(model: RPML) -> str:
     """Return the Python call that builds this estimator, without default settings."""
     return one_line(clone(model).set_params(callback=None).__repr__(N_CHAR_MAX=sys.maxsize))
-
-
-SETTINGS = Section("settings", "Settings and versions", _settings, '{% include "settings.html" %}')

@@ -8,9 +8,10 @@ from rpml.estimator.description import separated_pairs
 from rpml.evaluation.metrics.label_free import neighbor_overlap
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import nearest_neighbors
+from rpml.pages.items import retrieval_queries
 from rpml.pages.layout import grid_order
 from rpml.pages.report.measurements import Measurements
-from rpml.pages.report.section import Content, Section, Strip
+from rpml.pages.report.section import Content, Strip
 from rpml.runtime.rows import Array, sorted_sample, unit_rows
 from rpml.runtime.wording import counted
 
@@ -18,7 +19,7 @@ SHOWN = 6  # neighbors per query
 Rows = NDArray[np.intp]
 
 
-def _maps(measurements: Measurements) -> Content:
+def show_maps(measurements: Measurements) -> Content:
     """Return the titles and notes of the maps; the points are passed as data."""
     drawn, total = len(measurements.drawn), measurements.n_rows
     sampled = f"The maps show {drawn:,} of {total:,} items, chosen at random."
@@ -32,10 +33,7 @@ def _maps(measurements: Measurements) -> Content:
     }
 
 
-MAPS = Section("maps", "Maps", _maps, '{% include "maps.html" %}')
-
-
-def _changed(measurements: Measurements) -> Content:
+def show_changed(measurements: Measurements) -> Content:
     """Show the items whose neighbors changed most, or on which two models differ most."""
     rows, gallery, two = measurements.rows, measurements.gallery, measurements.source.second
     titles = measurements.titles
@@ -80,10 +78,7 @@ def most_changed(
     return np.array(chosen, dtype=np.intp)
 
 
-CHANGED = Section("changed", "What changed most", _changed, '{% include "changed.html" %}')
-
-
-def _retrieval(measurements: Measurements) -> Content | None:
+def show_retrieval(measurements: Measurements) -> Content | None:
     """Show examples among the labeled rows; None without labels."""
     labels, gallery = measurements.labels, measurements.gallery
     if labels is None:
@@ -91,8 +86,7 @@ def _retrieval(measurements: Measurements) -> Content | None:
     labeled = np.flatnonzero(labels != "")
     rows, vectors = measurements.rows[labeled], measurements.embedding.vectors[labeled]
     nearest = nearest_neighbors(vectors, min(SHOWN, len(rows) - 1), metric="cosine").indices
-    rng = measurements.rng("retrieval")
-    chosen = retrieval_queries(nearest, labels[labeled], 5, rng)
+    chosen = retrieval_queries(nearest, labels[labeled], 5)
 
     def strip(i: int) -> Strip:
         query = int(rows[i])
@@ -103,8 +97,8 @@ def _retrieval(measurements: Measurements) -> Content | None:
     return {
         "how": (
             "Each row is a query (gray frame) and its nearest labeled items in the embedding. "
-            "Green with a tick: same label; red and dashed: another label. Queries are chosen at "
-            "random among the best and the worst, one per label."
+            "Green with a tick: same label; red and dashed: another label. The queries have mostly "
+            "right or mostly wrong results, one per label."
         ),
         "strips": {
             title: [strip(i) for i in queries.tolist()]
@@ -113,33 +107,10 @@ def _retrieval(measurements: Measurements) -> Content | None:
     }
 
 
-def retrieval_queries(
-    nearest: NDArray[np.integer], labels: NDArray[np.str_], count: int, rng: np.random.Generator
-) -> tuple[Rows, Rows]:
-    """Return random queries with mostly right results, and others with mostly wrong ones.
-
-    One per label, and only labels with at least two items, since others can only fail.
-    """
-    right = (labels[nearest] == labels[:, None]).mean(axis=1)
-    _, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-    able = np.flatnonzero(sizes[codes] > 1)
-
-    def pick(score: NDArray[np.floating]) -> Rows:
-        order = able[np.lexsort((rng.random(len(able)), -score[able]))]
-        _, first = np.unique(codes[order], return_index=True)
-        best = order[np.sort(first)[:count]]
-        return np.asarray(best[score[best] > 0.5])
-
-    return pick(right), pick(1 - right)
-
-
-RETRIEVAL = Section("retrieval", "Hits and misses", _retrieval)
-
-
 _PICTURES, _TEXTS = 20, 6  # cells per side
 
 
-def _grid(measurements: Measurements) -> Content:
+def show_grid(measurements: Measurements) -> Content:
     """Show a sample of the items by their position on the map of the embedding."""
     points, gallery = measurements.maps["rpml"], measurements.gallery
     rows = measurements.rows[measurements.drawn]
@@ -157,13 +128,10 @@ def _grid(measurements: Measurements) -> Content:
     }
 
 
-GRID = Section("grid", "The embedding at a glance", _grid, '{% include "grid.html" %}')
-
-
 MAX_QUERIES = 1000
 
 
-def _knowledge(measurements: Measurements) -> Content | None:
+def show_knowledge(measurements: Measurements) -> Content | None:
     """Show what was discounted; None if the fit is PCA and nothing is known of the items."""
     model = measurements.model
     evidence = None if model.whitening_ is None else model.whitening_.nuisance
@@ -235,6 +203,3 @@ def shared(neighbors: NDArray[np.integer], values: NDArray[np.str_]) -> float:
     known = values != ""
     same = values == values[neighbors[:, 0]]
     return float(same[known].mean()) if known.any() else 0.0
-
-
-KNOWLEDGE = Section("knowledge", "What was discounted", _knowledge)

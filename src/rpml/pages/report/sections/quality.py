@@ -13,7 +13,7 @@ from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.solver.training import sizes_below
 from rpml.pages.report.charts import Series, line_chart
 from rpml.pages.report.measurements import Measurements, Space, Texts
-from rpml.pages.report.section import Cell, Content, Section, Table, figure_cell, score_table
+from rpml.pages.report.section import Cell, Content, Table, figure_cell, score_table
 from rpml.pages.report.verdict import bounds, signed
 from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.rows import Array, sorted_sample, unit_rows
@@ -25,7 +25,7 @@ _MAX_AXES = 256
 _CODES = {"float32": 32, **BITS}  # bits per dimension
 
 
-def _scores(measurements: Measurements) -> Content:
+def show_scores(measurements: Measurements) -> Content:
     """Show scores with and without labels; a clearly best value is marked."""
     labels, spaces = measurements.labels, measurements.spaces
     how = (
@@ -59,10 +59,7 @@ def _gains(measurements: Measurements) -> list[tuple[str, str, list[Cell]]]:
     return lines
 
 
-SCORES = Section("table", "Before and after", _scores)
-
-
-def _evidence(measurements: Measurements) -> Content | None:
+def show_evidence(measurements: Measurements) -> Content | None:
     """Show the rank gains of the methods; None with labels or too few rows."""
     advice = measurements.advice
     if advice is None or not advice.evidence:
@@ -111,10 +108,7 @@ def _expected(name: str, rank_gain: float) -> Cell:
     return Cell(f"{signed(100 * gain.value)} points", [bounds(gain)])
 
 
-EVIDENCE = Section("evidence", "Evidence without labels", _evidence)
-
-
-def _spectrum(measurements: Measurements) -> Content:
+def show_spectrum(measurements: Measurements) -> Content:
     lines = [
         Series(s.title, s.key, np.maximum(s.spectrum[0][:_MAX_AXES], 1e-9))
         for s in measurements.spaces
@@ -127,10 +121,7 @@ def _spectrum(measurements: Measurements) -> Content:
     return {"how": how, "figures": [figure]}
 
 
-SPECTRUM = Section("spectrum", "Spectrum", _spectrum)
-
-
-def _sizes(measurements: Measurements) -> Content | None:
+def show_sizes(measurements: Measurements) -> Content | None:
     """Show neighbors retained and, with labels, Recall@1; None if there is no smaller size."""
     rng = measurements.rng("sizes")
     table = quality_by_size(measurements.embedding.vectors, measurements.labels, rng)
@@ -162,10 +153,7 @@ def quality_by_size(vectors: Array, labels: Texts | None, rng: np.random.Generat
     return Table("Components", [("", name) for name in measured], lines)
 
 
-SIZES = Section("sizes", "Smaller sizes", _sizes)
-
-
-def _codes(measurements: Measurements) -> Content:
+def show_codes(measurements: Measurements) -> Content:
     """Show neighbors retained, or Recall@1 with labels, by space and code."""
     table = quality_by_code(measurements.spaces, measurements.labels, measurements.rng("codes"))
     how = (
@@ -197,6 +185,3 @@ def quality_by_code(spaces: list[Space], labels: Texts | None, rng: np.random.Ge
     columns = [(space.key, space.title) for space in spaces]
     lines = [(code, "", row) for code, row in cells.items()]
     return Table(title if labels is None else "Recall@1", columns, lines)
-
-
-CODES = Section("codes", "Fewer bytes", _codes)
