@@ -155,6 +155,29 @@ def test_wrong_kinds(place, rpml):  # noqa: F811
     assert "not the name" in rpml.refused("export", "model.rpml", "--to", "faiss", "-o", "x.onnx")
 
 
+@pytest.mark.parametrize("journal", ["forged", "[]", "pipe"])
+def test_readers_leave_what_looks_like_an_interrupted_write(place, rpml, journal):  # noqa: F811
+    """Whoever may write to a folder can plant files there: a reader neither obeys nor waits."""
+    (place / "notes").write_text("of the user")
+    status = (place / "notes").stat()
+    if journal == "forged":
+        journal = json.dumps({"notes": [status.st_ino, status.st_size, status.st_mtime_ns]})
+    for name in ("x.npy", "model.rpml"):
+        home = place / f".{name}.0123456789abcdef.rpml-new"
+        (home / "old").mkdir(parents=True)
+        (home / "new").mkdir()
+        if journal == "pipe":
+            os.mkfifo(home / "journal")
+            os.mkfifo(place / f".{name}.1123456789abcdef.rpml-new")
+        else:
+            (home / "journal").write_text(journal)
+    before = sorted(place.rglob("*")), snapshot(place)
+    rpml("inspect", "x.npy")
+    rpml("inspect", "model.rpml")
+    rpml("evaluate", "x.npy", "--labels", "y.npy")
+    assert (sorted(place.rglob("*")), snapshot(place)) == before
+
+
 def test_two_fits_of_one_output(place):
     """Other data and another seed, started at once: one of them is told, the other is right."""
     X, _ = make_vectors(seed=1)
