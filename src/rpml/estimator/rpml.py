@@ -276,7 +276,7 @@ class RPML(
     def update(
         self, X_new: ArrayLike, X_old: ArrayLike | None = None, *, max_iter: int = 10
     ) -> Self:
-        """Learn from new rows without a new fit; stored embeddings stay comparable.
+        """Learn from new rows without a new fit, and stay near the previous embedding.
 
         New rows join the clusters of the exemplars they are clustered with, or form new ones, by
         AAS if `clustering` is an array. A few iterations of the solver follow where evidence
@@ -295,7 +295,8 @@ class RPML(
         Notes
         -----
         Afterwards `labels_`, `triplets_` and `exemplars_` are about the rows read, X_new first, and
-        `drift_` is how far their embedding moved: the mean of 1 - cosine.
+        `drift_` is how far their embedding moved: the mean of 1 - cosine. Up to 0.05, vectors that
+        the previous model embedded can be searched with new queries; above it, embed them again.
         """
         check_is_fitted(self)
         known = self._clustered()

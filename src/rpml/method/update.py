@@ -1,9 +1,9 @@
-"""Updates of a fitted model with new rows; embeddings stay comparable.
+"""Updates of a fitted model with new rows, aligned with its previous embedding.
 
 New rows are clustered together with the model's exemplars. A cluster with an exemplar keeps its
 label, others are new. If old rows are available, a bounded sample of them updates the whitening
 too, unless it was learned from what was known of them. The result is rotated as
-close as possible to the previous embedding, so that stored vectors remain comparable.
+close as possible to the previous embedding; the drift says whether stored vectors are comparable.
 """
 
 from __future__ import annotations
