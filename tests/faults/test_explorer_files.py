@@ -71,7 +71,7 @@ def test_old_or_new_and_nothing_else(catalog, tmp_path, monkeypatch, write, faul
         assert content(place) in (old, new), moment
         write(catalog)
         assert content(place) == new, moment
-        hidden = [p.name for p in place.iterdir() if p.name[0] == "." and "lock" not in p.name]
+        hidden = [p.name for p in place.glob(".*/**/*") if p.is_file() and p.name != "lock"]
         assert hidden == []
     print(f"{write.__name__} {fault} {moment}")
     assert moment >= 5

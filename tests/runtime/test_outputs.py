@@ -3,6 +3,7 @@ import os
 
 import pytest
 
+from rpml.runtime.context import file_fingerprint
 from rpml.runtime.errors import InputError
 from rpml.runtime.outputs import (
     Manifest,
@@ -64,8 +65,19 @@ def test_a_name_that_is_no_text_is_noticed_before_the_work(tmp_path):
         check_output(tmp_path / "mod\udcc3\udca8le.rpml", False)
 
 
-def listing(path, *files, facts=None):
-    Manifest(path).write_next(path, {file: file for file in files}, facts)
+LIST = ".npy.manifest.json"
+LATE = 2**61  # of a file that was edited after it was listed, by more than a tick of the clock
+
+
+def listing(path, *files, complete=True, facts=None, main=None):
+    manifest = Manifest(path)
+    manifest.facts, manifest.main = facts or {}, file_fingerprint(main) if main else ""
+    path.write_text(manifest.text(files, complete))
+
+
+def edit(path, text):
+    path.write_text(text)
+    os.utime(path, ns=(LATE, LATE))
 
 
 def test_a_listed_file_is_ours_until_somebody_changes_it(tmp_path):
@@ -78,8 +90,7 @@ def test_a_listed_file_is_ours_until_somebody_changes_it(tmp_path):
         manifest.check(tmp_path / name)
     with pytest.raises(InputError, match="not as an earlier run"):
         manifest.check(tmp_path / "labels.csv")
-    (tmp_path / "ids.csv").write_text("2")
-    assert manifest.differs(tmp_path / "ids.csv")
+    edit(tmp_path / "ids.csv", "2")
     with pytest.raises(InputError, match="not as an earlier run"):
         manifest.check(tmp_path / "ids.csv")
 
@@ -89,14 +100,14 @@ def test_a_manifest_that_is_not_ours_lists_nothing(tmp_path, text):
     (tmp_path / "m.json").write_text(text)
     (tmp_path / "f").touch()
     manifest = Manifest(tmp_path / "m.json")
-    assert manifest.listed() == []
+    assert manifest.files == []
     with pytest.raises(InputError):
         manifest.check(tmp_path / "f")
 
 
 def test_a_pipe_is_no_manifest(tmp_path):
     os.mkfifo(tmp_path / "m.json")
-    assert Manifest(tmp_path / "m.json").listed() == []
+    assert Manifest(tmp_path / "m.json").files == []
 
 
 def test_a_forged_manifest_claims_nothing_outside_its_folder(tmp_path):
@@ -106,11 +117,10 @@ def test_a_forged_manifest_claims_nothing_outside_its_folder(tmp_path):
     (folder / "link").symlink_to("..")
     listing(folder / "m.json", precious)
     forged = json.loads((folder / "m.json").read_text())
-    state = forged["files"].pop("../precious")
-    forged["files"] = dict.fromkeys(["../precious", "link/precious", str(precious)], state)
+    forged["files"] = ["../precious", "link/precious", str(precious), ".."]
     (folder / "m.json").write_text(json.dumps(forged))
     manifest = Manifest(folder / "m.json")
-    assert manifest.listed() == []
+    assert manifest.files == []
     assert not manifest.owns(precious)
 
 
@@ -139,13 +149,18 @@ def test_a_folder_is_checked_before_the_work(tmp_path):
 def test_a_table_is_refused_with_other_features(tmp_path):
     for name in ("x.npy", "x.groups.csv", "x.labels.csv"):
         (tmp_path / name).write_text(name)
-    listing(tmp_path / "x.npy.manifest.json", tmp_path / "x.npy", tmp_path / "x.groups.csv")
-    check_written_together(tmp_path / "x.groups.csv")
-    (tmp_path / "x.groups.csv").write_text("corrected by hand")
-    check_written_together(tmp_path / "x.groups.csv")
-    (tmp_path / "x.npy").write_text("other")
+    features, table, manifest = (tmp_path / f"x{end}" for end in (".npy", ".groups.csv", LIST))
+    listing(manifest, features, table, main=features)
+    check_written_together(table)
+    edit(table, "corrected by hand")
+    check_written_together(table)
+    listing(manifest, features, table, main=features, complete=False)
     with pytest.raises(InputError, match="other features"):
-        check_written_together(tmp_path / "x.groups.csv")
+        check_written_together(table)
+    listing(manifest, features, table, main=features)
+    features.write_text("other")
+    with pytest.raises(InputError, match="other features"):
+        check_written_together(table)
     check_written_together(tmp_path / "x.labels.csv")  # not listed: the user's own
-    (tmp_path / "x.npy").unlink()
-    check_written_together(tmp_path / "x.groups.csv")
+    features.unlink()
+    check_written_together(table)

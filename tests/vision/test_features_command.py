@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rpml.io.features import read_features
+from rpml.io.features import read_features, read_labels
+from rpml.runtime.errors import InputError
 from rpml.runtime.files import locked
 from rpml.vision.images import AUGMENTATIONS
 from tests.cli.conftest import Run
@@ -220,15 +221,40 @@ def test_folder_labels(tool: Tool) -> None:
     assert {r["label"] for r in tool.rows("features.labels.csv")} == {"a", "b", "c"}
 
 
-def test_a_table_that_a_kill_left_of_an_earlier_run_is_removed(tool: Tool, tmp_path: Path) -> None:
+def test_a_table_that_a_failure_left_of_an_earlier_run_is_refused_and_removed(
+    tool: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tool("--folder-labels")
     labels = tool.out / "features.labels.csv"
-    earlier = shutil.copy2(labels, tmp_path / "labels.csv")
-    tool("--force")
+    ids = read_features(tool.out / "features.npy").ids
+
+    def unlink(*args: object, **options: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", unlink)
+        assert "Input/output" in tool("--force", "--views", 1, code=2)["error"]
+    assert labels.exists()
+    with pytest.raises(InputError, match="other features"):
+        read_labels(labels, 15, ids)
+    tool("--resume", "--views", 1)
     assert not labels.exists()
-    shutil.copy2(earlier, labels)  # as if the run had been killed after its last new file
-    tool("--resume")
-    assert not labels.exists()
+
+
+def test_shards_have_their_tables_in_the_folder(tool: Tool) -> None:
+    tool("--folder-labels", "--views", 1, name="shards/")
+    folder = tool.out / "shards"
+    assert tool.files() == ["shards"]
+    names = {"rpml.json", "part-00000.npy", "part-00000.ids.csv", "groups.csv", "labels.csv"}
+    assert {path.name for path in folder.iterdir()} == names
+    features = read_features(folder)
+    assert len(read_labels(folder / "labels.csv", 30, features.ids)) == 30
+    assert "images_per_second" not in tool(
+        "--folder-labels", "--views", 1, "--resume", name="shards/"
+    )
+    (folder / "groups.csv").write_text("mine")
+    os.utime(folder / "groups.csv", ns=(2**62, 2**62))
+    assert "groups.csv is there" in tool("--force", name="shards/", code=2)["error"]
 
 
 def test_whitening_is_learned_on_the_training_split_only(tool: Tool) -> None:
@@ -289,7 +315,7 @@ def test_a_killed_run_continues_with_the_same_result(tool: Tool, tmp_path: Path)
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    locks = sorted(path.name for path in tool.out.glob(".features.*.rpml-lock"))
+    locks = sorted(path.name for path in tool.out.glob(".features.*.rpml-new"))
     assert len(locks) == 2
     assert tool.files() == [*locks, "features.npy.parts"]
     assert "--resume" in tool(code=2)["error"]

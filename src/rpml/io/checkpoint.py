@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 import os
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -22,7 +23,7 @@ from rpml.io.container import (
 )
 from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError, ModelFormatError, write_error
-from rpml.runtime.files import leftovers, locked
+from rpml.runtime.files import HIDDEN, is_private, locked
 from rpml.runtime.schema import Schema
 
 logger = logging.getLogger(__name__)
@@ -69,8 +70,8 @@ def check_directory(directory: str | Path) -> None:
         return
     if not directory.is_dir() or directory.is_symlink():
         raise InputError(f"{directory} is in the way of finished stages: move it away")
-    ours = {*map(str, _stages(directory)), *leftovers(directory)}
-    if not ours.issuperset(map(str, directory.iterdir())):
+    stages = _stages(directory)
+    if not all(path in stages or is_private(path) for path in directory.iterdir()):
         raise InputError(
             f"{directory} is not a checkpoint that rpml can read, and is left as it is: move it "
             "away, or choose another output"
@@ -80,8 +81,11 @@ def check_directory(directory: str | Path) -> None:
 def remove_checkpoint(directory: str | Path) -> None:
     """Delete a checkpoint's files, and its directory if nothing else is in it."""
     directory = Path(directory)
-    for path in [*map(str, _stages(directory)), *leftovers(directory)]:
-        os.unlink(path)
+    for path in _stages(directory):
+        path.unlink()
+    for path in directory.glob(f".*{HIDDEN}"):
+        if is_private(path):
+            shutil.rmtree(path)
     with suppress(OSError):
         directory.rmdir()
 

@@ -32,7 +32,7 @@ from rpml.pages.figures import FigureOptions, draw_figures, pictures_of
 from rpml.runtime.context import Context, Json, Progress, data_digest
 from rpml.runtime.environment import versions
 from rpml.runtime.errors import InputError
-from rpml.runtime.files import atomic_outputs, locked, scratch_outputs
+from rpml.runtime.files import atomic_outputs, folder_outputs, locked
 from rpml.runtime.outputs import check_folder
 from rpml.runtime.rows import Array
 from rpml.runtime.schema import read_json
@@ -237,11 +237,11 @@ class Benchmark:
         Z = embeddings[LEARNED if LEARNED in embeddings else rows[-1]["method"]]
         drawn = self._draw(data, Z, context) if figures else []
         fields = {**self._origin(data, key), **as_fields(rows, published), "figures": drawn}
-        with atomic_outputs(folder / TABLE, replaces) as outputs:
+        with atomic_outputs(folder / TABLE, replaces) as scratch:
             text = as_markdown(rows, published, data.ks)
-            outputs.new(folder / TABLE).write_text(text, encoding="utf8")
+            (scratch / TABLE).write_text(text, encoding="utf8")
             text = json.dumps(fields, indent=2, sort_keys=True, default=str) + "\n"
-            outputs.new(folder / RESULTS).write_text(text, encoding="utf8")
+            (scratch / RESULTS).write_text(text, encoding="utf8")
         return fields, as_lines(rows, published, data.ks)
 
     def _has_results(self, key: str) -> bool:
@@ -256,7 +256,7 @@ class Benchmark:
         test = np.flatnonzero(~data.train)
         pictures = pictures_of([data.images[i] for i in test])
         options = FigureOptions(random_state=self.seed)
-        with scratch_outputs(Path(self.folder, FIGURES), overwrite=True) as scratch:
+        with folder_outputs(Path(self.folder, FIGURES), overwrite=True) as scratch:
             drawn = draw_figures({LEARNED: Z}, scratch, data.labels[test], pictures, options)
         context.report(Progress("figures", 1, 1))
         return [path.name for path in drawn]

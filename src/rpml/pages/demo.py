@@ -27,7 +27,7 @@ from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.plots import retrieval_figure
 from rpml.runtime.context import Json
 from rpml.runtime.errors import MissingExtraError
-from rpml.runtime.files import locked, scratch_outputs
+from rpml.runtime.files import folder_outputs
 from rpml.runtime.outputs import check_folder
 from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.wording import counted, text_table
@@ -58,7 +58,7 @@ def run(
     folder = Path(out_dir)
     folder.absolute().parent.mkdir(parents=True, exist_ok=True)
     check_folder(folder, True, ["model.rpml", "table.json", "neighbors.png"])
-    with locked(folder), scratch_outputs(folder, overwrite=True) as scratch:
+    with folder_outputs(folder, overwrite=True) as scratch:
         started = time.perf_counter()
         result = {"picture": None, "examples": "", "ndcg": {}, **demonstrate(scratch, seed, note)}
         files = {"picture": result["picture"], "table": "table.json", "model": "model.rpml"}

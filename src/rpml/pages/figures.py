@@ -161,9 +161,9 @@ def draw_figures(
         for name, figure in figures.items()
         for kind in options.formats
     }
-    with atomic_outputs(folder, overwrite) as outputs:
+    with atomic_outputs(folder, overwrite) as scratch:
         for path, figure in paths.items():
-            _write(figure, outputs.new(path), options.dpi)
+            _write(figure, scratch / path.name, options.dpi)
     return list(paths)
 
 

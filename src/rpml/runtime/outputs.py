@@ -3,7 +3,7 @@
 import glob
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from rpml.runtime.schema import check_json, read_json
 Place = str | os.PathLike[str]
 FOLDER_MANIFEST = "rpml.json"  # lists the files of an output folder
 MANIFEST_SUFFIX = ".manifest.json"  # of the list of the files next to features
-_MANIFEST = {"files": {"*": str}, "earlier": {"*": str}, "facts": {}}
+_MANIFEST = {"complete": bool, "files": [str], "main": str, "facts": {}}
 
 
 def resolved(path: Place) -> Path:
@@ -100,54 +100,36 @@ def check_folder(folder: Place, overwrite: bool, names: Iterable[str] = ()) -> N
 
 
 class Manifest:
-    """The files that rpml wrote together, with their fingerprints, as a JSON file.
+    """A JSON list of the files that rpml wrote together, and facts about them.
 
-    A file that is not listed, or was changed since, is never replaced or deleted, nor is one that
-    another user's manifest lists. A missing or unreadable manifest lists no files.
+    It is not `complete` while they are published. A file that is not listed, or newer than the
+    list, is never replaced or deleted, nor is one in the list of another user. A missing or
+    unreadable manifest lists no files.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Place) -> None:
         self.path = resolved(path)
-        stored: Json = {"files": {}, "earlier": {}, "facts": {}}
-        self._time = 0  # files that rpml wrote are not newer
+        stored: Json = {"complete": True, "files": [], "main": "", "facts": {}}
+        self._time = 0
         with suppress(OSError, ValueError):
-            found = read_json(path)
+            found = read_json(self.path)
             check_json(found, _MANIFEST)
-            stored, status = found, os.lstat(path)
+            stored, status = found, os.lstat(self.path)
             # anyone who may write in this folder could list our files in a manifest of their own
             if not hasattr(os, "geteuid") or status.st_uid == os.geteuid():
                 self._time = status.st_mtime_ns
+        self.complete: bool = stored["complete"]
+        self.main: str = stored["main"]
+        """The fingerprint of the file that the others belong to."""
         self.facts: Json = stored["facts"]
-        self._files = self._inside(stored["files"])
-        # those that were to be replaced, if a kill left them in place
-        self._earlier = self._inside(stored["earlier"])
-
-    def _inside(self, prints: dict[str, str]) -> dict[Path, str]:
-        """Return the files by path, without names that lead out of the folder by .. or a link."""
-        folder = self.path.parent
-        paths = {name: resolved(folder / name) for name in prints if ".." not in Path(name).parts}
-        return {path: prints[name] for name, path in paths.items() if path.is_relative_to(folder)}
-
-    def listed(self, folder: Path | None = None) -> list[Path]:
-        """Return the paths of the files; of those in a folder, or the file itself, if given."""
-        inside = self.path.parent if folder is None else resolved(folder)
-        return [path for path in self._files if path.is_relative_to(inside)]
-
-    def owned(self) -> list[Path]:
-        """Return the files that rpml wrote, now or earlier, and nobody has changed since."""
-        return [path for path in {**self._earlier, **self._files} if self.owns(path)]
+        paths = [resolved(self.path.parent / name) for name in stored["files"]]
+        self.files = [path for path in paths if path.is_relative_to(self.path.parent)]
 
     def owns(self, path: Path) -> bool:
-        """Whether rpml wrote this file, or the files of this folder, all unchanged since."""
+        """Whether rpml wrote this file and nobody has changed it since."""
         path = resolved(path)
-        if path == self.path:
-            return self._time > 0
-        if path.is_dir():
-            inside = self.listed(path)
-            return bool(inside) and all(map(self.owns, inside))
-        if not path.is_file() or os.lstat(path).st_mtime_ns > self._time:
-            return False
-        return file_fingerprint(path) in (self._files.get(path), self._earlier.get(path))
+        listed = path == self.path or (path in self.files and path.is_file())
+        return listed and self._time > 0 and os.lstat(path).st_mtime_ns <= self._time
 
     def check(self, path: Path) -> None:
         """Raise InputError if the path exists and is not a file of rpml."""
@@ -157,42 +139,26 @@ class Manifest:
                 "or choose another output"
             )
 
-    def differs(self, path: Path) -> bool:
-        """Whether a listed file is missing or has other content than the one listed."""
-        stored = self._files.get(resolved(path))
-        return stored is not None and not (path.is_file() and file_fingerprint(path) == stored)
-
-    def write_next(
-        self, draft: Path, files: Mapping[Path, Path], facts: Mapping[str, object] | None = None
-    ) -> None:
-        """Write the manifest that will replace this one.
-
-        `files` are the final paths and the files themselves. The new manifest is published before
-        them, and knows the files of this one too, so that a kill in between leaves nothing that
-        the next run could not replace.
-        """
-        folder, content = self.path.parent, {"facts": dict(facts or {})}
-        for part, paths in (("files", files), ("earlier", {path: path for path in self.owned()})):
-            content[part] = {
-                os.path.relpath(path, folder).replace(os.sep, "/"): file_fingerprint(file)
-                for path, file in paths.items()
-            }
-        draft.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf8")
+    def text(self, files: Iterable[Path], complete: bool) -> str:
+        """Return the content of a list of other files, with this one's facts."""
+        names = [os.path.relpath(path, self.path.parent).replace(os.sep, "/") for path in files]
+        content = {"complete": complete, "files": sorted(names), "main": self.main}
+        return json.dumps(content | {"facts": self.facts}, indent=1, sort_keys=True) + "\n"
 
 
 def check_written_together(table: Path) -> None:
     """Raise InputError if a table was written with other features than those next to it now.
 
-    ``NAME.npy.manifest.json`` lists the tables of ``NAME.npy`` and its fingerprint.
+    ``NAME.npy.manifest.json`` lists the tables of ``NAME.npy``, ``rpml.json`` those of a folder.
     """
     start = glob.escape(table.name.split(".")[0])
-    for path in table.parent.glob(f"{start}*{MANIFEST_SUFFIX}"):
-        manifest = Manifest(path)
-        features = path.with_name(path.name.removesuffix(MANIFEST_SUFFIX))
-        listed = resolved(table) in manifest.listed()
-        other = listed and any(map(manifest.differs, manifest.listed(features)))
-        if features.exists() and (other or (manifest.owns(table) and not listed)):
+    lists = [*table.parent.glob(f"{start}*{MANIFEST_SUFFIX}"), table.with_name(FOLDER_MANIFEST)]
+    for manifest in map(Manifest, lists):
+        features = Path(str(manifest.path).removesuffix(MANIFEST_SUFFIX))
+        if resolved(table) not in manifest.files or not features.exists():
+            continue
+        if not manifest.complete or manifest.main not in ("", file_fingerprint(features)):
             raise InputError(
-                f"{table} was written with other features than {features}: write both "
-                f"again, or remove {path.name} if they do belong together"
+                f"{table} was written with other features than are there now: write both again, or "
+                f"remove {manifest.path.name} if they do belong together"
             )

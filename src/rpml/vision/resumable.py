@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -15,13 +15,20 @@ import numpy as np
 
 from rpml.io.checkpoint import Checkpoint, ResumableRun, check_directory, fingerprint
 from rpml.io.features import Layout, check_table_output
+from rpml.io.features.reading import TABLES
 from rpml.io.features.source import as_ids
 from rpml.io.features.writing import table_writer
 from rpml.method.whitening.linear_map import Preprocessing
-from rpml.runtime.context import Arrays, Context, Json
+from rpml.runtime.context import Arrays, Context, Json, file_fingerprint
 from rpml.runtime.errors import InputError
-from rpml.runtime.files import Outputs, atomic_outputs, folder_outputs, locked
-from rpml.runtime.outputs import MANIFEST_SUFFIX, Manifest, check_apart, resolved
+from rpml.runtime.files import folder_outputs, listed_outputs, locked
+from rpml.runtime.outputs import (
+    FOLDER_MANIFEST,
+    MANIFEST_SUFFIX,
+    Manifest,
+    check_apart,
+    resolved,
+)
 from rpml.runtime.schema import COUNT, ArraySpec, Schema, check_json
 from rpml.runtime.wording import counted
 from rpml.vision.extract import Failure, Job, Part, files_digest, iter_parts, nothing_left, row_id
@@ -36,8 +43,7 @@ from rpml.vision.pooling import (
 
 LEARN = "learn"
 REGION_IMAGES = 1000  # from which a region whitening is learned
-_TABLES = ("groups.csv", "labels.csv", "failures.csv")
-_WHITENINGS = ("whitening.npz", "regions.npz")  # a later run may read them
+_RETAINED = ("ids.csv", "whitening.npz", "regions.npz")  # a later run may read them
 _FACTS = {"rows": COUNT, "dimension": COUNT, "images": COUNT, "failures": [[str]]}
 """Schema of the manifest's facts."""
 _REGIONS = Schema(
@@ -91,7 +97,8 @@ class ResumableExtraction(ResumableRun):
 
     Finished parts are kept in the folder ``<path>.parts`` until the features are written. Next to
     photos.npy are photos.ids.csv (other formats hold the ids) and, where they apply,
-    photos.groups.csv, photos.labels.csv and photos.failures.csv.
+    photos.groups.csv, photos.labels.csv and photos.failures.csv; in photos/ they are groups.csv,
+    labels.csv and failures.csv.
 
     Parameters
     ----------
@@ -116,27 +123,36 @@ class ResumableExtraction(ResumableRun):
     _suffix: ClassVar[str] = ".parts"
 
     def table(self, name: str) -> Path:
-        """Return the path of a file next to the features, such as photos.ids.csv for ids.csv."""
-        return Path(self.path).with_name(f"{Path(self.path).stem}.{name}")
+        """Return the path of another file, such as photos.ids.csv or photos/ids.csv for ids.csv."""
+        target = Path(self.path)
+        if self.path.endswith("/"):
+            return target / name
+        return target.with_name(f"{target.stem}.{name}")
 
     @property
     def _manifest(self) -> Path:
-        return Path(self.path).with_name(Path(self.path).name + MANIFEST_SUFFIX)
+        if self.path.endswith("/"):
+            return Path(self.path, FOLDER_MANIFEST)
+        return Path(self.path + MANIFEST_SUFFIX)
 
     def check(self, inputs: Sequence[str | Path | None] = ()) -> None:
         """Tables are replaced or deleted only if the manifest lists them unchanged."""
         if self.path == "-":
             raise InputError("features of images are written to a file, not to standard output")
-        manifest, target = Manifest(self._manifest), Path(self.path)
-        ours = self.resume and manifest.owns(target)
-        check_table_output(self.path, self.overwrite or ours, inputs)
-        tables = [self.table(name) for name in (*_TABLES, *_WHITENINGS)]
+        manifest, tables = Manifest(self._manifest), [self.table(name) for name in TABLES]
+        replaces = self.overwrite or self._continues(manifest)
+        check_table_output(self.path, replaces, inputs)
         check_apart([*tables, self._manifest, self.directory], inputs)
-        if ours and not self.overwrite and target.suffix.lower() == ".npy":
+        if replaces and not self.overwrite and self.path.endswith(".npy"):
             tables.append(self.table("ids.csv"))
         for path in (*tables, self._manifest):
             manifest.check(path)
         check_directory(self.directory)
+
+    def _continues(self, manifest: Manifest) -> bool:
+        """Whether `resume` may replace what is there."""
+        main = manifest.path if self.path.endswith("/") else Path(self.path)
+        return self.resume and manifest.owns(main)
 
     def extract(
         self,
@@ -159,8 +175,8 @@ class ResumableExtraction(ResumableRun):
         context : Context, default=None
             Receives progress.
         """
-        # photos.npy and photos.csv would write the same tables
-        with self._running([file.path for file in job.files]), locked(self.table("ids.csv")):
+        tables = Path(self.path).with_suffix(".ids.csv")  # of photos.npy and of photos.csv
+        with self._running([file.path for file in job.files]), locked(tables):
             post, context = post or PostProcess(), context or Context()
             if region_whitening not in (None, LEARN):
                 job = job.with_region_whitening(load_whitening(region_whitening))
@@ -180,11 +196,14 @@ class ResumableExtraction(ResumableRun):
 
     def _already_written(self, run: str) -> Written | None:
         """Return what an earlier run of this fingerprint wrote, if all of it is still there."""
-        manifest = Manifest(self._manifest)
-        facts, files = manifest.facts, manifest.listed()
-        complete = bool(files) and not any(map(manifest.differs, files))
-        complete = complete and set(manifest.owned()) <= {*files}  # no table left of an earlier run
+        manifest, target = Manifest(self._manifest), Path(self.path)
+        facts, complete = (
+            manifest.facts,
+            manifest.complete and all(map(manifest.owns, manifest.files)),
+        )
         if not complete or facts.get("fingerprint") != run:
+            return None
+        if target.is_file() and file_fingerprint(target) != manifest.main:
             return None
         check_json(facts, _FACTS, "manifest")
         failures = [(name, reason) for name, reason in facts["failures"]]
@@ -206,36 +225,45 @@ class ResumableExtraction(ResumableRun):
             if post.whiten is not None and len(part.values):
                 matches = [fnmatchcase(job.files[i].id, post.whiten_on) for i in part.image]
                 training.append(part.values[np.array(matches) & (part.view == 0)])
-        written = Written(0, 0, images, failures)
-        with self._publishing() as (features, tables):
-            _write_csv(tables, self.table("failures.csv"), ["id", "reason"], failures)
+        written, manifest = Written(0, 0, images, failures), Manifest(self._manifest)
+        with self._publishing(manifest) as scratch:
+            self._write_csv(scratch, "failures.csv", ["id", "reason"], failures)
             if images:
                 whitening = post.whitening
                 if post.whiten is not None:
                     whitening = learn_whitening(np.concatenate(training), post.whiten)
-                    save_whitening(whitening, tables.new(self.table("whitening.npz")))
+                    save_whitening(whitening, scratch / self.table("whitening.npz").name)
                 if regions and job.recipe.pooling.region_whitening is not None:
                     learned = job.recipe.pooling.region_whitening
-                    save_whitening(learned, tables.new(self.table("regions.npz")))
+                    save_whitening(learned, scratch / self.table("regions.npz").name)
                 parts = _whitened(iter_parts(job, Context(store=context.store)), whitening)
-                ids, of_image, dimension = self._write_rows(features, job, parts)
-                self._write_tables(tables, job, post, ids, of_image)
+                ids, of_image, dimension = self._write_rows(scratch, job, parts)
+                self._write_tables(scratch, job, post, ids, of_image)
                 written = replace(written, rows=len(ids), dimension=dimension)
-            facts = {**asdict(written), "fingerprint": run} if images else {}
-            self._list_files(features, tables, facts)
+            manifest.facts = {**asdict(written), "fingerprint": run} if images else {}
         if not images:
             raise nothing_left(failures)
         return written
 
+    def _publishing(self, manifest: Manifest) -> AbstractContextManager[Path]:
+        """Yield a folder for the files of the run, which replace those of an earlier one."""
+        target, ids = resolved(self.path), resolved(self.table("ids.csv"))
+        retained = {target, *(resolved(self.table(name)) for name in _RETAINED)}
+        if self.path.endswith("/"):
+            replaces = self.overwrite or self._continues(manifest)
+            return folder_outputs(target, replaces, manifest, retained)
+        forced = {target, ids} if self.overwrite else ()
+        return listed_outputs(target, manifest, forced, retained)
+
     def _write_rows(
-        self, outputs: Outputs, job: Job, parts: Iterator[Part]
+        self, scratch: Path, job: Job, parts: Iterator[Part]
     ) -> tuple[list[str], list[int], int]:
         """Write the features; return the id and the image of each row, and the dimension."""
         ids: list[str] = []
         images: list[int] = []
         first = next(parts)
         layout = Layout("X", [f"f{i}" for i in range(first.values.shape[1])], "id")
-        with table_writer(outputs, self.path, layout) as writer:
+        with table_writer(scratch, self.path, layout) as writer:
             for part in chain([first], parts):
                 rows = zip(part.image, part.view, strict=True)
                 names = [row_id(job.files[i], view) for i, view in rows]
@@ -245,60 +273,27 @@ class ResumableExtraction(ResumableRun):
         return ids, images, len(layout.columns)
 
     def _write_tables(
-        self, outputs: Outputs, job: Job, post: PostProcess, ids: list[str], images: list[int]
+        self, scratch: Path, job: Job, post: PostProcess, ids: list[str], images: list[int]
     ) -> None:
         """Write groups and labels, where they apply."""
         if job.recipe.views.count and not job.recipe.average_views:
             rows = list(zip(ids, images, strict=True))
-            _write_csv(outputs, self.table("groups.csv"), ["id", "group"], rows)
+            self._write_csv(scratch, "groups.csv", ["id", "group"], rows)
         if post.folder_labels:
             labels = [PurePosixPath(job.files[i].id).parent.name for i in images]
             named = list(zip(ids, labels, strict=True))
-            _write_csv(outputs, self.table("labels.csv"), ["id", "label"], named)
+            self._write_csv(scratch, "labels.csv", ["id", "label"], named)
 
-    @contextmanager
-    def _publishing(self) -> Iterator[tuple[Outputs, Outputs]]:
-        """Yield the outputs for features and for tables, the same one unless there are shards.
-
-        The manifest is published first and the features last: a table in between is then refused.
-        """
-        earlier, target = Manifest(self._manifest), resolved(self.path)
-        forced = {target, resolved(self.table("ids.csv"))} if self.overwrite else set()
-
-        def replaces(path: Path) -> bool:
-            return path in forced or earlier.owns(path)
-
-        if self.path.endswith("/"):
-            with (
-                folder_outputs(self.path, self.overwrite or earlier.owns(target)) as shards,
-                atomic_outputs(self.table("ids.csv"), replaces) as tables,
-            ):
-                yield shards, tables
-        else:
-            with atomic_outputs(target, replaces) as outputs:
-                yield outputs, outputs
-
-    def _list_files(self, features: Outputs, tables: Outputs, facts: dict[str, object]) -> None:
-        """Write the manifest and delete tables of an earlier run that this one did not write."""
-        earlier, files = Manifest(self._manifest), {**features.drafts(), **tables.drafts()}
-        for path in (resolved(self.table(name)) for name in _WHITENINGS):
-            if path not in files and path.is_file():
-                files[path] = path
-        for path in (resolved(self.table(name)) for name in _TABLES):
-            if path not in files and earlier.owns(path):
-                tables.remove(path)
-        earlier.write_next(tables.new(self._manifest), files, facts)
-
-
-def _write_csv(
-    outputs: Outputs, path: Path, header: list[str], rows: Sequence[Iterable[object]]
-) -> None:
-    """Write a table, if it has rows."""
-    if rows:
-        with open(outputs.new(path), "w", encoding="utf8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(header)
-            writer.writerows(rows)
+    def _write_csv(
+        self, scratch: Path, name: str, header: list[str], rows: Sequence[Iterable[object]]
+    ) -> None:
+        """Write a table, if it has rows."""
+        if rows:
+            path = scratch / self.table(name).name
+            with open(path, "w", encoding="utf8", newline="") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                writer.writerow(header)
+                writer.writerows(rows)
 
 
 def _whitened(parts: Iterable[Part], whitening: Preprocessing | None) -> Iterator[Part]:

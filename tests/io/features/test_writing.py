@@ -198,15 +198,18 @@ def test_ids_of_other_vectors_are_refused_until_somebody_vouches_for_them(tmp_pa
     assert read_features(path).ids.tolist() == list(map(str, ids))
 
 
-@pytest.mark.parametrize("change", ["missing", "other", "more"])
+@pytest.mark.parametrize("change", ["missing", "killed", "more"])
 def test_a_folder_that_is_not_as_it_was_written_is_refused(tmp_path, X, change):
     folder = tmp_path / "out"
     write_table(f"{folder}/", X, LAYOUT, None)
     if change == "missing":
         (folder / "part-00000.npy").rename(folder / "part-00001.npy")
+    elif change == "more":
+        np.save(folder / "part-00001.npy", X + 1)
     else:
-        np.save(folder / f"part-0000{int(change == 'more')}.npy", X + 1)
-    with pytest.raises(InputError, match=r"is not as rpml\.json lists it"):
+        text = (folder / "rpml.json").read_text()
+        (folder / "rpml.json").write_text(text.replace('"complete": true', '"complete": false'))
+    with pytest.raises(InputError, match=r"not exactly the files that rpml\.json lists"):
         read_features(folder)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from rpml.io.features.reading import SUFFIXES as DATA_SUFFIXES
 from rpml.runtime.errors import InputError
-from rpml.runtime.files import atomic_output, scratch_outputs
+from rpml.runtime.files import atomic_output, folder_outputs
 from rpml.runtime.outputs import check_apart, check_folder, check_output
 from rpml.runtime.rows import Array
 
@@ -116,7 +116,7 @@ def export_model(
     module = import_module(f"{__name__}.to_{target.replace('-', '_')}")
     write: Callable[[Sequence[Step], Path], None] = module.write
     if target == "sentence-transformers":
-        with scratch_outputs(path, overwrite) as scratch:
+        with folder_outputs(path, overwrite) as scratch:
             write(steps, scratch)
     else:
         with atomic_output(path, overwrite) as draft:

@@ -31,6 +31,8 @@ OPENERS: dict[str, Opener] = {
     ".tsv": CsvSource,
 }
 SUFFIXES = tuple(OPENERS)
+TABLES = ("groups.csv", "labels.csv", "failures.csv", "whitening.npz", "regions.npz")
+"""What `rpml features` writes along with the vectors."""
 
 
 def check_readable(path: Path) -> None:
@@ -99,9 +101,9 @@ def natural_key(path: Path) -> list[tuple[int, int, str]]:
 
 
 def is_feature_file(path: Path) -> bool:
-    """Whether a file of a folder of shards holds vectors; ids next to .npy files do not."""
-    hidden = path.name.startswith(".") or path.name.endswith(".ids.csv")
-    return path.suffix.lower() in SUFFIXES and not hidden
+    """Whether a file of a folder of shards holds vectors; ids and other tables do not."""
+    other = path.name.startswith(".") or path.name.endswith(".ids.csv") or path.name in TABLES
+    return path.suffix.lower() in SUFFIXES and not other
 
 
 def check_one_format(folder: object, paths: Iterable[Path]) -> None:
@@ -116,15 +118,12 @@ def check_one_format(folder: object, paths: Iterable[Path]) -> None:
 def _check_complete(folder: Path, paths: list[Path]) -> None:
     """Raise InputError if a folder that rpml wrote has not exactly the vectors of its manifest."""
     manifest = Manifest(folder / FOLDER_MANIFEST)
-    listed = {path.name for path in manifest.listed() if is_feature_file(path)}
-    if not listed:
-        return
-    for name in sorted(listed | {path.name for path in paths}):
-        if name not in listed or manifest.differs(folder / name):
-            raise InputError(
-                f"{folder / name} is not as {FOLDER_MANIFEST} lists it: write the folder again, or "
-                f"remove {FOLDER_MANIFEST} if its files do belong together"
-            )
+    listed = {path.name for path in manifest.files if is_feature_file(path)}
+    if listed and not (manifest.complete and listed == {path.name for path in paths}):
+        raise InputError(
+            f"{folder} has not exactly the files that {FOLDER_MANIFEST} lists: write it again, or "
+            f"remove {FOLDER_MANIFEST} if its files do belong together"
+        )
 
 
 class ShardedSource(FeatureSource):

@@ -24,7 +24,7 @@ from rpml.io.features.reading import is_feature_file
 from rpml.io.features.source import Columns, Ids, as_ids
 from rpml.runtime.context import Json, file_fingerprint
 from rpml.runtime.errors import InputError, require
-from rpml.runtime.files import Outputs, atomic_outputs, folder_outputs
+from rpml.runtime.files import atomic_outputs, folder_outputs
 from rpml.runtime.outputs import check_apart, check_folder, check_output
 from rpml.runtime.schema import finite_json
 
@@ -95,9 +95,19 @@ class NpyWriter(Writer):
         np.lib.format.write_array_header_1_0(self._file, fields)
 
     def close(self) -> None:
+        """Write the header again, and the ids with the fingerprint of the vectors next to them.
+
+        The fingerprint is a second column, empty but for the first row.
+        """
         self._file.seek(0)
         self._write_header()
         self._file.close()
+        if (ids := self.ids()) is not None:
+            with open(sidecar(self.path), "w", encoding="utf8", newline="") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                writer.writerow([self.layout.id_name or "id", FINGERPRINT])
+                writer.writerow([ids[0], file_fingerprint(self.path)])
+                writer.writerows([i, ""] for i in ids[1:])
 
     def ids(self) -> Ids | None:
         """Return the ids of all rows written."""
@@ -242,16 +252,15 @@ class ArrowWriter(Writer):
 class ShardWriter(Writer):
     """A folder of .npy files of at most a million rows, each with its ids next to it."""
 
-    def __init__(self, path: Path, layout: Layout, outputs: Outputs) -> None:
+    def __init__(self, path: Path, layout: Layout) -> None:
         super().__init__(path, layout)
-        self._outputs, self._count, self._in_part = outputs, 0, 0
+        self._count, self._in_part = 0, 0
         self._part: NpyWriter | None = None
 
     def write(self, values: Values, ids: Ids | None = None, kept: Columns | None = None) -> None:
         while len(values):
             if self._part is None:
-                self._target = self.path / f"part-{self._count:05d}.npy"
-                self._part = NpyWriter(self._outputs.new(self._target), self.layout)
+                self._part = NpyWriter(self.path / f"part-{self._count:05d}.npy", self.layout)
             room = SHARD_ROWS - self._in_part
             self._part.write(values[:room], None if ids is None else ids[:room])
             self._in_part += len(values[:room])
@@ -262,25 +271,8 @@ class ShardWriter(Writer):
     def close(self) -> None:
         if self._part is not None:
             self._part.close()
-            write_ids(self._outputs, self._target, self._part, self.layout)
             self._part, self._in_part = None, 0
             self._count += 1
-
-
-def write_ids(outputs: Outputs, path: Path, vectors: NpyWriter, layout: Layout) -> None:
-    """Write the ids of a .npy file next to it, with its fingerprint; or remove those of an old one.
-
-    The fingerprint is a second column, empty but for the first row.
-    """
-    ids = vectors.ids()
-    if ids is None:
-        outputs.remove(sidecar(path))
-        return
-    with open(outputs.new(sidecar(path)), "w", encoding="utf8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([layout.id_name or "id", FINGERPRINT])
-        writer.writerow([ids[0], file_fingerprint(vectors.path)])
-        writer.writerows([i, ""] for i in ids[1:])
 
 
 WRITERS: dict[str, type[Writer]] = {
@@ -342,22 +334,25 @@ def open_writer(path: str, layout: Layout, overwrite: bool = False) -> Iterator[
         yield writer
         writer.close()
         return
-    publishing = folder_outputs if path.endswith("/") else atomic_outputs
-    with publishing(path, overwrite) as outputs, table_writer(outputs, path, layout) as table:
+    target = Path(path)
+    if path.endswith("/"):
+        publishing = folder_outputs(path, overwrite)
+    else:
+        ids = [sidecar(target)] if target.suffix.lower() == ".npy" else []
+        publishing = atomic_outputs(path, overwrite, ids)
+    with publishing as scratch, table_writer(scratch, path, layout) as table:
         yield table
 
 
 @contextmanager
-def table_writer(outputs: Outputs, path: str, layout: Layout) -> Iterator[Writer]:
-    """Open a writer whose file, and the ids next to it, become part of the outputs."""
+def table_writer(scratch: Path, path: str, layout: Layout) -> Iterator[Writer]:
+    """Open a writer of the format of `path` whose files are written to another folder."""
     if path.endswith("/"):
-        writer: Writer = ShardWriter(Path(path), layout, outputs)
+        writer: Writer = ShardWriter(scratch, layout)
     else:
-        writer = WRITERS[Path(path).suffix.lower()](outputs.new(path), layout)
+        writer = WRITERS[Path(path).suffix.lower()](scratch / Path(path).name, layout)
     yield writer
     writer.close()
-    if type(writer) is NpyWriter:  # an archive holds its ids
-        write_ids(outputs, Path(path), writer, layout)
 
 
 def write_table(
