@@ -22,7 +22,6 @@ from starlette.types import ASGIApp, ExceptionHandler
 
 from rpml.pages import assets
 from rpml.pages.explorer.answers import Answers, Query, RequestError
-from rpml.pages.explorer.browsing import ClusterAnswers, TableAnswers
 from rpml.pages.explorer.catalog import Catalog
 from rpml.pages.explorer.labeling import MAX_BODY, Labeling
 from rpml.pages.explorer.uploads import (
@@ -133,24 +132,23 @@ def make_app(
 
 
 def _routes(answers: Answers, labeling: Labeling | None) -> list[Route]:
-    clusters, table = ClusterAnswers(answers.catalog), TableAnswers(answers.catalog)
     gets: dict[str, Callable[[Query], Answer]] = {
         "about": answers.about,
         "status": answers.status,
-        "item": answers.one,
+        "item": answers.item,
         "find": answers.find,
         "random": answers.random_item,
         "neighbors": answers.neighbors,
-        "neighbors.csv": answers.export,
+        "neighbors.csv": answers.export_neighbors,
         "category": answers.category,
         "map": answers.map_points,
-        "clusters": clusters.page,
-        "cluster": clusters.one,
-        "cluster/rows": clusters.rows,
-        "cluster.csv": clusters.export,
-        "table": table.columns,
-        "table/cells": table.cells,
-        "table/rows": table.rows,
+        "clusters": answers.list_clusters,
+        "cluster": answers.cluster,
+        "cluster/rows": answers.cluster_rows,
+        "cluster.csv": answers.export_cluster,
+        "table": answers.table,
+        "table/cells": answers.table_cells,
+        "table/rows": answers.table_rows,
     }
     posts: dict[str, Callable[[bytes], Answer]] = {}
     if labeling is not None:

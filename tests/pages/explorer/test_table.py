@@ -7,13 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rpml.pages.explorer.answers import RequestError
-from rpml.pages.explorer.browsing import TableAnswers
+from rpml.pages.explorer.answers import Answers, RequestError
 from rpml.pages.explorer.catalog import Catalog
 
 
 @pytest.fixture(scope="module")
-def table(catalog: Catalog) -> TableAnswers:
+def answers(catalog: Catalog) -> Answers:
     n = len(catalog)
     metadata = {
         "price": ["" if i % 3 == 0 else str(i / 10) for i in range(n)],
@@ -21,31 +20,31 @@ def table(catalog: Catalog) -> TableAnswers:
         "label": [f"twice {i}" for i in range(n)],
     }
     shown = replace(catalog, items=replace(catalog.items, metadata=metadata))
-    return TableAnswers(shown)
+    return Answers(shown)
 
 
-def rows(table: TableAnswers, **query: str) -> list[int]:
+def rows(answers: Answers, **query: str) -> list[int]:
     named = {name.replace("__", "."): value for name, value in query.items()}
-    found: list[int] = np.frombuffer(table.rows(named), "<u4").tolist()
+    found: list[int] = np.frombuffer(answers.table_rows(named), "<u4").tolist()
     return found
 
 
-def test_columns(table: TableAnswers) -> None:
-    columns = table.columns({})["columns"]
+def test_columns(answers: Answers) -> None:
+    columns = answers.table({})["columns"]
     numeric = {column["name"]: column["numeric"] for column in columns}
     assert list(numeric) == ["id", "label", "cluster", "price", "ink", "label (metadata)"]
     assert [name for name, is_numeric in numeric.items() if is_numeric] == ["cluster", "price"]
 
 
-def test_empty_cells_are_last_in_both_directions(table: TableAnswers) -> None:
-    up, down = rows(table, by="price"), rows(table, by="-price")
+def test_empty_cells_are_last_in_both_directions(answers: Answers) -> None:
+    up, down = rows(answers, by="price"), rows(answers, by="-price")
     assert up[:3] == [1, 2, 4]
     assert down[:3] == [299, 298, 296]
     assert up[200:] == down[200:] == list(range(0, 300, 3))
 
 
-def test_text_is_sorted_without_case(table: TableAnswers) -> None:
-    first = rows(table, by="ink")
+def test_text_is_sorted_without_case(answers: Answers) -> None:
+    first = rows(answers, by="ink")
     assert [first[i] % 4 for i in (0, 75, 150, 225)] == [1, 3, 0, 2]
 
 
@@ -63,30 +62,30 @@ def test_text_is_sorted_without_case(table: TableAnswers) -> None:
         ({"q": "Armenian/000", "by": "-price"}, None),
     ],
 )
-def test_filters(table: TableAnswers, query: dict[str, str], expected: list[int] | None) -> None:
-    found = rows(table, **query)
+def test_filters(answers: Answers, query: dict[str, str], expected: list[int] | None) -> None:
+    found = rows(answers, **query)
     assert found == expected if expected is not None else len(found) == 20
 
 
-def test_labels_are_searched(table: TableAnswers, catalog: Catalog) -> None:
+def test_labels_are_searched(answers: Answers, catalog: Catalog) -> None:
     wanted = [i for i, label in enumerate(catalog.items.labels or []) if label == "Armenian 7"]
-    assert rows(table, q="ARMENIAN 7") == wanted
+    assert rows(answers, q="ARMENIAN 7") == wanted
 
 
-def test_cells_are_of_the_rows_asked_for(table: TableAnswers, catalog: Catalog) -> None:
-    first, second = table.cells({"rows": "7,3"})["cells"]
+def test_cells_are_of_the_rows_asked_for(answers: Answers, catalog: Catalog) -> None:
+    first, second = answers.table_cells({"rows": "7,3"})["cells"]
     assert first[0] == catalog.items.ids[7]
     assert second[3:] == ["", "GREEN", "twice 3"]
 
 
 @pytest.mark.parametrize("asked", ["", "x", "-1", "300", ",".join(["1"] * 201)])
-def test_wrong_rows_are_refused(table: TableAnswers, asked: str) -> None:
+def test_wrong_rows_are_refused(answers: Answers, asked: str) -> None:
     with pytest.raises(RequestError):
-        table.cells({"rows": asked})
+        answers.table_cells({"rows": asked})
 
 
 @pytest.mark.parametrize("query", [{"by": "no"}, {"where__no": "1"}])
-def test_an_unknown_column_is_refused(table: TableAnswers, query: dict[str, str]) -> None:
+def test_an_unknown_column_is_refused(answers: Answers, query: dict[str, str]) -> None:
     with pytest.raises(RequestError) as error:
-        rows(table, **query)
+        rows(answers, **query)
     assert "there is no column 'no'" in error.value.sentence
