@@ -266,59 +266,68 @@ def fingerprint_of(path: str | Path) -> str | None:
     return next((p.value for p in properties if p.key == _SIGNATURE), None)
 
 
+@dataclass(frozen=True)
 class DeepProtocol:
-    """The protocol of the paper: trains on the training images, evaluates on the test images.
+    """The protocol of the paper: trains on the training images, evaluates on the test images."""
 
-    `folder` holds the cached activations, which all methods share, and the finished epochs.
-    """
+    images: ImageSet
+    network: Network
+    training: Training
+    methods: tuple[str, ...]
+    """Keys of `rpml.deep.methods.METHODS`."""
 
-    def __init__(
-        self, images: ImageSet, network: Network, training: Training, folder: Path, context: Context
-    ) -> None:
-        self.training, self.folder, self.context = training, folder, context
+    def settings(self) -> Json:
+        """Return everything that changes the results, as JSON values."""
+        train_from = next(name for name, _ in self.network.upper.named_children())
+        return {"train_from": train_from, **asdict(self.training)}
+
+    def run(
+        self, folder: Path, ks: tuple[int, ...], context: Context
+    ) -> tuple[list[Json], dict[str, Array]]:
+        """Return rows of the initial embedder and of every method, and their test embeddings.
+
+        `folder` holds the cached activations, which all methods share, and the finished epochs.
+        """
+        images, network, training = self.images, self.network, self.training
         folder.mkdir(parents=True, exist_ok=True)
-        self.digest = network.fingerprint()
+        digest, settings = network.fingerprint(), asdict(training)
+
+        def resumable(name: str) -> Context:
+            place = folder / f"{name}-{fingerprint(digest, settings)[:12]}"
+            store = Checkpoint(place, digest, settings, resume=True)
+            return Context(training.schedule.seed, context.report, store)
+
         files = [ImageFile(path, images.root / path) for path in images.paths]
         held_out, train = (list(compress(files, images.train == side)) for side in (False, True))
-        start = self._context("start")
-        self.embedder, self.inputs, self.frozen = prepare(
-            train, network, training, folder / "train", start
+        embedder, inputs, frozen = prepare(
+            train, network, training, folder / "train", resumable("start")
         )
         image_spec = ImageSpec(training.image_spec.size, Views())
-        self.test = open_inputs(held_out, network, image_spec, folder / "test", context)
+        test = open_inputs(held_out, network, image_spec, folder / "test", context)
         label = dict(zip(images.paths, images.labels.tolist(), strict=True))
-        classes = [label[name] for name in self.inputs.ids]
-        self.classes = np.unique(classes, return_inverse=True)[1]
-        self.test_classes = np.array([label[i] for i in self.test.ids])
-
-    def _context(self, name: str) -> Context:
-        """Return a context with a checkpoint whose folder is named after the settings."""
-        settings = asdict(self.training)
-        folder = self.folder / f"{name}-{fingerprint(self.digest, settings)[:12]}"
-        store = Checkpoint(folder, self.digest, settings, resume=True)
-        return Context(self.training.schedule.seed, self.context.report, store)
-
-    def run(self, names: Sequence[str], ks: tuple[int, ...]) -> tuple[list[Json], dict[str, Array]]:
-        """Return rows of the initial embedder and of every method, and their test embeddings."""
-        Z = {"deep-frozen": descriptors(self.embedder, self.test)}
-        rows = [self._row("frozen", "before training (linear RPML)", Z["deep-frozen"], ks)]
-        for number, name in enumerate(check_methods(names)):
-            self.context.report(Progress("methods", number + 1, len(names) + 1))
+        classes = np.unique([label[name] for name in inputs.ids], return_inverse=True)[1]
+        y = np.array([label[name] for name in test.ids])
+        Z = {"deep-frozen": descriptors(embedder, test)}
+        rows = [self._row("frozen", "before training (linear RPML)", Z["deep-frozen"], y, ks)]
+        for number, name in enumerate(self.methods):
+            context.report(Progress("methods", number + 1, len(self.methods) + 1))
             method = METHODS[name]
-            schedule = self.training.schedule_of(method)
-            start = self.embedder, self.inputs
-            trainer = Trainer(*start, method, schedule, self.frozen, self.classes)
-            Z[f"deep-{name}"] = descriptors(trainer.run(self._context(name)), self.test)
-            row = self._row(name, f"{method.title}, end to end", Z[f"deep-{name}"], ks)
+            schedule = training.schedule_of(method)
+            trainer = Trainer(embedder, inputs, method, schedule, frozen, classes)
+            Z[f"deep-{name}"] = descriptors(trainer.run(resumable(name)), test)
+            row = self._row(name, f"{method.title}, end to end", Z[f"deep-{name}"], y, ks)
             seconds = round(sum(epoch["seconds"] for epoch in trainer.history), 3)
-            settings = {**asdict(schedule), "history": trainer.history}
-            row |= {"seconds": seconds, "settings": settings, "uses_labels": method.uses_labels}
-            rows.append(row)
+            used = {**asdict(schedule), "history": trainer.history}
+            rows.append(
+                row | {"seconds": seconds, "settings": used, "uses_labels": method.uses_labels}
+            )
         return rows, Z
 
-    def _row(self, name: str, title: str, Z: Array, ks: tuple[int, ...]) -> Json:
+    def _row(
+        self, name: str, title: str, Z: Array, y: NDArray[np.generic], ks: tuple[int, ...]
+    ) -> Json:
         schedule = self.training.schedule
-        scores = {"cosine": scores_of(Z, self.test_classes, "cosine", ks, schedule.seed)}
+        scores = {"cosine": scores_of(Z, y, "cosine", ks, schedule.seed)}
         settings = {**asdict(schedule), "history": []}
         row = {"method": f"deep-{name}", "title": title, "dim": Z.shape[1], "scores": scores}
         return row | {"seconds": 0.0, "settings": settings, "warnings": [], "uses_labels": False}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,11 +22,11 @@ from rpml.evaluation.protocol import (
     as_lines,
     as_markdown,
     published_rows,
-    read_dataset,
     run_methods,
 )
 from rpml.evaluation.registry import chosen_methods
 from rpml.io.checkpoint import Checkpoint, fingerprint
+from rpml.io.datasets.image_sets import ImageSet
 from rpml.io.features import read_features
 from rpml.pages.figures import FigureOptions, draw_figures, pictures_of
 from rpml.runtime.context import Context, Json, Progress, data_digest
@@ -40,42 +40,10 @@ from rpml.runtime.threads import thread_count
 from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
-    from rpml.deep.finetune import Training
+    from rpml.deep.finetune import DeepProtocol
     from rpml.vision.extract import Job
 
-Embeddings = dict[str, Array]
 RESULTS, TABLE, FIGURES = "results.json", "results.md", "figures"
-
-
-@dataclass(frozen=True)
-class EndToEnd:
-    """Methods that train the network (keys of `rpml.deep.methods.METHODS`), after the linear ones.
-
-    `root` is the folder of the dataset. `train_from` is the first block that is trained, by default
-    the second to last. `incomplete` accepts numbers of images that differ from the published ones.
-    """
-
-    root: str
-    backbone: str
-    methods: tuple[str, ...]
-    training: Training
-    train_from: str | None = None
-    incomplete: bool = False
-
-    def settings(self) -> Json:
-        """Return everything that changes the results, as JSON values."""
-        return {"train_from": self.train_from, **asdict(self.training)}
-
-    def run(
-        self, dataset: str, folder: Path, ks: tuple[int, ...], context: Context
-    ) -> tuple[list[Json], Embeddings]:
-        """Return the rows of the methods and their embeddings of the test images."""
-        from rpml.deep.backbones import open_network
-        from rpml.deep.finetune import DeepProtocol
-
-        images = read_dataset(dataset, self.root, self.incomplete)
-        network = open_network(self.backbone, self.train_from)
-        return DeepProtocol(images, network, self.training, folder, context).run(self.methods, ks)
 
 
 @dataclass(frozen=True)
@@ -99,7 +67,7 @@ class Benchmark:
         PCA-whiten the descriptors to this many dimensions first.
     methods : tuple of str, default=DEFAULT_METHODS
         Names of `rpml.evaluation.registry`.
-    end_to_end : EndToEnd, default=None
+    end_to_end : rpml.deep.finetune.DeepProtocol, default=None
         Also train the network.
     notes : mapping, default={}
         JSON values to store in results.json, such as the command.
@@ -119,7 +87,7 @@ class Benchmark:
     seed: int = 0
     whiten: int | None = None
     methods: tuple[str, ...] = DEFAULT_METHODS
-    end_to_end: EndToEnd | None = None
+    end_to_end: DeepProtocol | None = None
     notes: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -135,13 +103,7 @@ class Benchmark:
         plain = {"dim": self.dim, "seed": self.seed, "whiten": self.whiten}
         return plain | ({"deep": self.end_to_end.settings()} if self.end_to_end else {})
 
-    def describe(
-        self,
-        root: str,
-        job: Job,
-        incomplete: bool = False,
-        context: Context | None = None,
-    ) -> Descriptors:
+    def describe(self, images: ImageSet, job: Job, context: Context | None = None) -> Descriptors:
         """Compute the descriptors of the dataset's images once and keep them in the folder.
 
         `job` has the network and the recipe; its files are those of the dataset.
@@ -150,7 +112,6 @@ class Benchmark:
         from rpml.vision.images import ImageFile
         from rpml.vision.resumable import ResumableExtraction
 
-        images = read_dataset(self.dataset, root, incomplete)
         files = [ImageFile(path, images.root / path) for path in images.paths]
         path = Path(self.folder, "features.npy")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -231,7 +192,7 @@ class Benchmark:
         resumable = replace(context, store=store)
         rows, embeddings = run_methods(data, self.methods, self.dim, self.seed, resumable)
         if self.end_to_end is not None:
-            more = self.end_to_end.run(self.dataset, folder / "deep", data.ks, context)
+            more = self.end_to_end.run(folder / "deep", data.ks, context)
             rows, embeddings = rows + more[0], embeddings | more[1]
         published = published_rows(self.dataset)
         Z = embeddings[LEARNED if LEARNED in embeddings else rows[-1]["method"]]

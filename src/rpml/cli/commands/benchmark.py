@@ -55,9 +55,9 @@ def run(
 
     Methods are fitted on the training classes without labels and scored on the test classes.
     """
-    from rpml.evaluation.protocol import DEFAULT_METHODS, from_file
+    from rpml.evaluation.protocol import DEFAULT_METHODS, from_file, read_dataset
     from rpml.io.features import ReadOptions
-    from rpml.pages.benchmark import Benchmark, EndToEnd
+    from rpml.pages.benchmark import Benchmark
     from rpml.runtime.context import Context
 
     job = Benchmark(
@@ -69,23 +69,28 @@ def run(
         tuple(opt.parse_names(methods) or DEFAULT_METHODS),
         notes={"command": ["rpml", *sys.argv[1:]]},
     )
+    images = None
+    if root is not None and (deep is not None or features is None):
+        images = read_dataset(dataset, root, incomplete)
     if deep is not None:
-        if root is None or backbone is None:
+        if images is None or backbone is None:
             raise InputError("--deep trains on images: give --root and --backbone")
         require_torch()
+        from rpml.deep.backbones import open_network
+        from rpml.deep.finetune import DeepProtocol
         from rpml.deep.methods import METHODS, check_methods
 
         names = tuple(METHODS) if deep == "all" else check_methods(deep.split(","))
         pool = "mac" if descriptor.pool == "rmac" else descriptor.pool
         settings = training.training(dim, pool, {"seed": seed})
-        plan = EndToEnd(root, backbone, names, settings, training.train_from, incomplete)
-        job = replace(job, end_to_end=plan)
+        network = open_network(backbone, training.train_from)
+        job = replace(job, end_to_end=DeepProtocol(images, network, settings, names))
     context = Context(report=console.reporter())
     if features is not None:
         data = from_file(dataset, features, ReadOptions(array=array), labels)
-    elif root is None or backbone is None:
+    elif images is None or backbone is None:
         raise InputError("give --root and --backbone to start from images, or --features")
     else:
-        data = job.describe(root, descriptor.job(backbone, workers), incomplete, context)
+        data = job.describe(images, descriptor.job(backbone, workers), context)
     fields, lines = job.run(data, figures, force, context)
     console.result(fields, f"{text_table(lines)}\n\nwritten to {job.folder}")
