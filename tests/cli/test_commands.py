@@ -120,16 +120,18 @@ def test_cluster_by_number_and_as_printed(rpml, shared, vectors, tmp_path):
     sizes = np.bincount(read_labels(tmp_path / "c.csv", 240))
     assert fields["clusters"] == len(sizes) == 3
     assert sizes.min() >= 20
-    rpml.json(*run, "--merge", "none", "--force")
+    rpml.json(*run, "--set", "merge=none", "--force")
     expected = AuthorityAscentShift(15, merge=None).fit_predict(vectors[0])
     assert read_labels(tmp_path / "c.csv", 240).tolist() == expected.tolist()
-    said = rpml.refused(*run, "--merge", "none", "--clusters", 3, "--force")
-    assert "use --merge average" in said
+    said = rpml.refused(*run, "--set", "merge=none", "--clusters", 3, "--force")
+    assert "use --set merge=average" in said
 
 
 def test_cluster_with_a_wrong_threshold(rpml, shared, tmp_path):
-    said = rpml.refused("cluster", shared / "x.npy", "-o", tmp_path / "c.csv", "--epsilon", "big")
-    assert "--epsilon must be a number or auto" in said
+    said = rpml.refused(
+        "cluster", shared / "x.npy", "-o", tmp_path / "c.csv", "--set", "epsilon=big"
+    )
+    assert "--set epsilon must be" in said
 
 
 def test_evaluate_is_what_the_metrics_say(rpml, shared, vectors):

@@ -2,20 +2,17 @@
 
 from collections import Counter
 
-import typer
-
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
 from rpml.cli.options.reading import ReadingOptions, check_table
-from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b
 Examples:
   rpml cluster vectors.npy -o clusters.csv
   rpml cluster vectors.parquet -o clusters.parquet --clusters 20
   rpml cluster vectors.npy -o clusters.csv --min-cluster-size 50 --metric cosine
-  rpml cluster vectors.npy -o labels.npy --merge none --epsilon 0.65
+  rpml cluster vectors.npy -o labels.npy --set merge=none --set epsilon=0.65
 """
 
 
@@ -25,16 +22,9 @@ def run(
     features: str = opt.FEATURES,
     output: str = opt.output("LABELS", "Where to write one label per row; - for CSV."),
     neighbors: int = opt.number("Neighbors per row in the graph.", default=50),
-    gamma: float = typer.Option(100.0, help="Sharpness of the ascent."),
-    epsilon: str = opt.text("NUMBER|auto", "Threshold on the affinities.", default="auto"),
     metric: str = opt.text("NAME", "euclidean or cosine.", default="euclidean"),
     clusters: int | None = opt.number("Number of clusters; default: chosen by persistence."),
     min_cluster_size: int = opt.number("Smaller basins join a neighbor.", default=5),
-    merge: str = opt.text(
-        "NAME",
-        "average: merge the basins of the ascent; none: the paper's ascent.",
-        default="average",
-    ),
     settings: list[str] | None = opt.SETTINGS,
     force: bool = opt.FORCE,
     reading: ReadingOptions,
@@ -43,7 +33,8 @@ def run(
     """Cluster vectors by Authority Ascent Shift.
 
     Rows ascend the authority in their neighborhood graph; those that reach one mode are a basin.
-    Average linkage merges the basins into a tree, which is cut into clusters.
+    Average linkage merges the basins into a tree, which is cut into clusters; --set merge=none
+    is the paper's ascent.
     """
     from rpml.io.features import Layout, write_table
     from rpml.method.clustering.aas import AuthorityAscentShift
@@ -54,12 +45,9 @@ def run(
     defaults = AuthorityAscentShift().get_params()
     named = {
         "n_neighbors": neighbors,
-        "gamma": gamma,
-        "epsilon": parse_epsilon(epsilon),
         "metric": metric,
         "n_clusters": clusters,
         "min_cluster_size": min_cluster_size,
-        "merge": None if merge == "none" else merge,
     }
     given = [name for name, value in named.items() if value != defaults[name]]
     aas = AuthorityAscentShift(**{**named, **opt.parse_settings(settings, defaults, given)})
@@ -89,13 +77,3 @@ def run(
         "epsilon": float(aas.epsilon_),
     }
     console.result(fields, "" if output == "-" else fields_text(fields))
-
-
-def parse_epsilon(text: str) -> float | str:
-    """Parse a number or "auto"."""
-    if text == "auto":
-        return text
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"--epsilon must be a number or auto, got {text!r}") from None

@@ -14,7 +14,6 @@ from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, say
 from rpml.cli.options.images import DescriptorOptions
-from rpml.cli.options.knowledge import read_queries
 from rpml.cli.options.reading import ItemOptions, LabeledReadingOptions, short_names
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
@@ -86,9 +85,7 @@ def run(
         read = [*models, features, metadata, rows.ids, rows.texts, queries, backbone, whitening]
         check_labels_file(save_labels, read)
     listener = open_socket(host, port)
-    (fitted, *second), values, items = rows.load(models, features, reading)
-    if queries is not None:
-        items = replace(items, queries=read_queries(queries, values, features, reading))
+    (fitted, *second), values, items = rows.load(models, features, reading, queries=queries)
     if metadata is not None:
         columns = items.metadata | read_metadata(metadata, items.ids)
         items = replace(items, metadata=columns)

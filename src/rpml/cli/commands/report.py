@@ -2,13 +2,12 @@
 
 import shlex
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
-from rpml.cli.options.knowledge import nuisance_files, read_queries
+from rpml.cli.options.knowledge import nuisance_files
 from rpml.cli.options.reading import ItemOptions, LabeledReadingOptions, short_names
 from rpml.runtime.errors import InputError
 
@@ -55,9 +54,7 @@ def run(
     read = [*models, features, rows.labels, rows.images, rows.ids, queries]
     read += nuisance_files(rows.nuisance)
     check_output(output, force, read)
-    fitted, values, items = rows.load(models, features, reading)
-    if queries is not None:
-        items = replace(items, queries=read_queries(queries, values, features, reading))
+    fitted, values, items = rows.load(models, features, reading, queries=queries)
     command = shlex.join(["rpml", *sys.argv[1:]])
     first, *second = short_names(models)
     source = Source(first, Path(features).name, command, *second)

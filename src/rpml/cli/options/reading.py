@@ -150,11 +150,12 @@ class ItemOptions:
         features: str,
         reading: LabeledReadingOptions,
         dim: int | None = None,
+        queries: str | None = None,
     ) -> tuple[list[RPML], Array, Items]:
         """Load one or two models, the vectors and their items, checked against each other."""
         import numpy as np
 
-        from rpml.cli.options.knowledge import nuisance_columns, read_nuisance_columns
+        from rpml.cli.options.knowledge import nuisance_columns, read_nuisance_columns, read_queries
         from rpml.estimator.features import check_features
         from rpml.pages.items import make_items, read_ids, read_texts
 
@@ -174,6 +175,8 @@ class ItemOptions:
         texts = None if self.texts is None else read_texts(self.texts, n, named.ids, features)
         known = self.nuisance and read_nuisance_columns(self.nuisance, named, reading)
         items = make_items(n, names, y, self.images, texts, known or None)
+        if queries is not None:
+            items = replace(items, queries=read_queries(queries, data.values, features, reading))
         return fitted, data.values, items
 
 
