@@ -15,7 +15,7 @@ from rpml.deep.trainer import Trainer
 from rpml.evaluation.metrics import recall_at_k
 from rpml.io.checkpoint import Checkpoint
 from rpml.runtime.context import Context
-from rpml.runtime.errors import TrainingError
+from rpml.runtime.errors import InputError, TrainingError
 
 FAST = Schedule(epochs=2, batch_size=40, learning_rate=1e-3, projection_rate=1e-3)
 
@@ -76,6 +76,17 @@ def test_a_killed_run_goes_on_with_the_same_losses(start, inputs, key, tmp_path)
     assert [h["loss"] for h in again.history] == [h["loss"] for h in whole.history]
     for a, b in zip(again.teacher.parameters(), whole.teacher.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    "damage", [{"state": np.zeros(9, np.uint8)}, {"features": np.ones((2, 3))}]
+)
+def test_damaged_epochs_are_one_sentence(start, inputs, tmp_path, damage):
+    context = Context(store=Checkpoint(tmp_path / "c", "d", {}, resume=True))
+    arrays, metadata = trained(start, inputs, schedule=replace(FAST, epochs=1))._snapshot()
+    context.save("epoch", {**arrays, **damage}, metadata)
+    with pytest.raises(InputError, match="train without --resume"):
+        trained(start, inputs, context=context)
 
 
 def test_divergence_is_explained(start, inputs):

@@ -11,9 +11,9 @@ import itertools
 import logging
 import math
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ from rpml.deep.methods.base import (
 )
 from rpml.deep.schedule import Schedule
 from rpml.runtime.context import Arrays, Context, Json, Progress
-from rpml.runtime.errors import TrainingError
+from rpml.runtime.errors import InputError, TrainingError
 from rpml.runtime.rows import unit_rows
 from rpml.runtime.schema import ANY_FLOAT, COUNT, ArraySpec, Schema
 from rpml.vision.extract import run_ahead
@@ -44,7 +44,11 @@ LOSS_RATE = 1e-3  # learning rate of the parameters that belong to a loss
 FEATURE_MOMENTUM = 0.9  # of the running mean of the features of each image
 MAX_REFERENCES = 20_000
 _COLLAPSED = 0.999  # norm of the mean of unit rows; whitened ones start near 0
-_MODULES = ("student", "teacher", "loss")
+_PARTS = ("student", "teacher", "loss", "optimizer")
+_SCHEMA = Schema(
+    {"state": ArraySpec("u", ("bytes",)), "features": ArraySpec("f", ("images", "features"))},
+    {"epoch": COUNT, "history": [{"*": ANY_FLOAT}]},
+)
 
 
 class FeatureDistillation:
@@ -149,7 +153,7 @@ class Trainer:
         context = context or Context()
         schedule = self.schedule
         mined = self._sample() if self.method.mines_once else None
-        if saved := context.load("epoch", self._schema()):
+        if saved := context.load("epoch", _SCHEMA):
             self._restore(*saved)
         context.report(Progress("train", self.epoch, schedule.epochs))
         while self.epoch < schedule.epochs and not self._stalled():
@@ -271,35 +275,22 @@ class Trainer:
 
     def _snapshot(self) -> tuple[Arrays, Json]:
         """Everything the next epoch depends on: `_restore` continues from it exactly."""
-        tensors = {
-            f"{name}/{key}": tensor
-            for name in _MODULES
-            for key, tensor in getattr(self, name).state_dict().items()
+        buffer = BytesIO()
+        torch.save({name: getattr(self, name).state_dict() for name in _PARTS}, buffer)
+        arrays: Arrays = {
+            "state": np.frombuffer(buffer.getvalue(), np.uint8),
+            "features": self.features,
         }
-        for index, slots in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer/{index}/{key}": tensor for key, tensor in slots.items()}
-        arrays = {n: t.detach().cpu().contiguous().numpy() for n, t in tensors.items()}
-        return {**arrays, "features": self.features}, {"epoch": self.epoch, "history": self.history}
-
-    def _schema(self) -> Schema:
-        """The schema of `_snapshot`; a buffer may hold infinity."""
-        arrays = {
-            name: ArraySpec(array.dtype.kind, array.shape, -math.inf, math.inf)
-            for name, array in self._snapshot()[0].items()
-        }
-        return Schema(arrays, {"epoch": COUNT, "history": [{"*": ANY_FLOAT}]})
+        return arrays, {"epoch": self.epoch, "history": self.history}
 
     def _restore(self, arrays: Arrays, metadata: Json) -> None:
-        self.features[:] = arrays["features"]
-        states: dict[str, dict[str, torch.Tensor]] = defaultdict(dict)
-        for name, array in arrays.items():
-            owner, _, key = name.partition("/")
-            states[owner][key] = torch.from_numpy(np.array(array))
-        for name in _MODULES:
-            getattr(self, name).load_state_dict(states[name])
-        slots: dict[int, dict[str, torch.Tensor]] = defaultdict(dict)
-        for name, tensor in states["optimizer"].items():
-            index, key = name.split("/")
-            slots[int(index)][key] = tensor
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": dict(slots)})
+        try:  # only tensors are unpickled, no code
+            states = torch.load(BytesIO(arrays["state"].tobytes()), weights_only=True)
+            for name in _PARTS:
+                getattr(self, name).load_state_dict(states[name])
+            self.features[:] = arrays["features"]
+        except Exception as error:  # torch raises anything
+            raise InputError(
+                "the finished epochs are damaged or of another version: train without --resume"
+            ) from error
         self.epoch, self.history = metadata["epoch"], list(metadata["history"])
