@@ -45,8 +45,7 @@ from rpml.deep.embedder import (
 from rpml.deep.finetune import Training, descriptor_network
 from rpml.deep.inputs import ImageSpec, open_inputs
 from rpml.deep.methods.base import Method
-from rpml.deep.schedule import Schedule
-from rpml.deep.trainer import Trainer
+from rpml.deep.trainer import Schedule, Trainer
 from rpml.estimator import RPML
 from rpml.evaluation.metrics import first_hit_rank, kmeans
 from rpml.evaluation.metrics.clustering import normalized_mutual_information as nmi

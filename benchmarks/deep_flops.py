@@ -15,7 +15,7 @@ from deep_page import DOCS, replace_table
 from torch.utils.flop_counter import FlopCounterMode
 
 from rpml.deep.backbones import ALL, Network, open_network
-from rpml.deep.schedule import Schedule, paper_schedule
+from rpml.deep.trainer import Schedule, paper_schedule
 
 IMAGES = 5864  # the training images of CUB-200-2011
 SIZE = 224

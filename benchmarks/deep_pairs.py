@@ -19,7 +19,7 @@ from deep_choice import agreed_labels
 from deep_page import DOCS, replace_table
 
 from rpml.deep.methods.base import FeatureBank, aas_labels
-from rpml.deep.methods.stml import nearest_images
+from rpml.deep.methods.baselines import nearest_images
 from rpml.estimator import RPML
 
 BEGIN = "<!-- table: python benchmarks/deep_pairs.py -->"

@@ -10,7 +10,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy, normalize, softplus
 
 from rpml.deep.methods.base import Batch, Indices, Loss, LossSpec, safe_mean, squared_distances
-from rpml.deep.methods.supervised import TRIPLET_MARGIN, pair_masks
+from rpml.deep.methods.baselines import TRIPLET_MARGIN, pair_masks
 from rpml.method.triplets.sampling import mine_batch_triplets
 
 MAX_TRIPLETS = 500

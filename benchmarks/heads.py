@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from rpml.deep.embedder import Embedder, MultiViewDataset, frozen_descriptors, linear_start
-from rpml.deep.schedule import Schedule
-from rpml.deep.trainer import Trainer
+from rpml.deep.trainer import Schedule, Trainer
 from rpml.evaluation.baselines import LinearBaseline
 from rpml.evaluation.registry import Method
 from rpml.method.whitening.linear_map import Preprocessing

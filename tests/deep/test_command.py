@@ -78,8 +78,7 @@ def test_the_file_embeds_as_the_trained_network_does(tiny_backbone, photos, tmp_
     from rpml.deep.finetune import Training, prepare, write_onnx
     from rpml.deep.inputs import ImageSpec, open_inputs
     from rpml.deep.methods import METHODS
-    from rpml.deep.schedule import Schedule
-    from rpml.deep.trainer import Trainer
+    from rpml.deep.trainer import Schedule, Trainer
     from rpml.runtime.context import Context
     from rpml.vision.backbone import Backbone, Convention
     from rpml.vision.images import Views, find_images

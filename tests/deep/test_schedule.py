@@ -7,7 +7,8 @@ pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 from deep_baselines import ALL as METHODS
 
 from rpml.deep.finetune import Training
-from rpml.deep.schedule import SUPERVISED, Schedule, check_free, paper_schedule
+from rpml.deep.methods.base import SUPERVISED
+from rpml.deep.trainer import Schedule, check_free, paper_schedule
 from rpml.runtime.errors import InputError
 
 

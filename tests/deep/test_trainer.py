@@ -10,8 +10,7 @@ torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 from deep_baselines import ALL as METHODS
 
 from rpml.deep.embedder import descriptors, mean_features
-from rpml.deep.schedule import Schedule
-from rpml.deep.trainer import Trainer
+from rpml.deep.trainer import Schedule, Trainer
 from rpml.evaluation.metrics import recall_at_k
 from rpml.io.checkpoint import Checkpoint
 from rpml.runtime.context import Context

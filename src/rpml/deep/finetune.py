@@ -27,8 +27,7 @@ from rpml.deep.embedder import (
 from rpml.deep.inputs import ImageSpec, open_inputs
 from rpml.deep.methods import METHODS, check_methods
 from rpml.deep.methods.base import Indices, Method
-from rpml.deep.schedule import BUDGETS, Schedule, paper_schedule
-from rpml.deep.trainer import Trainer
+from rpml.deep.trainer import BUDGETS, Schedule, Trainer, paper_schedule
 from rpml.evaluation.protocol import scores_of
 from rpml.io.checkpoint import Checkpoint, ResumableRun, check_directory, fingerprint
 from rpml.io.datasets.image_sets import ImageSet

@@ -14,7 +14,7 @@ import deep_synthetic
 from deep_baselines import ALL as METHODS
 from torch import nn
 
-from rpml.deep.methods import check_methods, srpml, supervised
+from rpml.deep.methods import baselines, check_methods, srpml
 from rpml.deep.methods.base import FeatureBank
 from rpml.runtime.errors import InputError
 from tests.deep.methods.examples import LABELS, LOSS_SPEC, batch_of, point
@@ -109,10 +109,10 @@ def test_contrastive_as_printed():
 
     def push(i, j):
         d = np.linalg.norm(Z[i] - Z[j])
-        return max(0, supervised.CONTRASTIVE_MARGIN - d) ** 2 if y[i] != y[j] else None
+        return max(0, baselines.CONTRASTIVE_MARGIN - d) ** 2 if y[i] != y[j] else None
 
     expected = by_pairs(pull) + by_pairs(push)
-    assert float(supervised.contrastive(batch)) == pytest.approx(expected, abs=1e-6)
+    assert float(baselines.contrastive(batch)) == pytest.approx(expected, abs=1e-6)
 
 
 def test_ddml_as_printed():
@@ -141,9 +141,9 @@ def test_triplet_as_printed(semi_hard):
     values = []
     for a, p, n in triplets_of(y):
         gap = ((Z[a] - Z[n]) ** 2).sum() - ((Z[a] - Z[p]) ** 2).sum()
-        if not semi_hard or 0 < gap <= supervised.TRIPLET_MARGIN:
-            values.append(max(0, supervised.TRIPLET_MARGIN - gap))
-    found = float(supervised.triplet(LOSS_SPEC, semi_hard)(batch))
+        if not semi_hard or 0 < gap <= baselines.TRIPLET_MARGIN:
+            values.append(max(0, baselines.TRIPLET_MARGIN - gap))
+    found = float(baselines.triplet(LOSS_SPEC, semi_hard)(batch))
     assert found == pytest.approx(np.mean(values), abs=1e-6)
 
 

@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
 from torch.nn.functional import normalize
 
-from rpml.deep.methods import METHODS, stml
+from rpml.deep.methods import METHODS, baselines
 from rpml.deep.methods.base import Batch, LossSpec
 
 N = 24
@@ -30,7 +30,9 @@ def views():
 def slow_similarity(Z, rows, k):
     """Eqs. (3) to (7): pairwise, overlap of k-reciprocal neighbors, expansion, symmetry."""
     n = len(Z)
-    pairwise = np.exp(-np.array([[((a - b) ** 2).sum() for b in Z] for a in Z]) / stml.STML_SIGMA)
+    pairwise = np.exp(
+        -np.array([[((a - b) ** 2).sum() for b in Z] for a in Z]) / baselines.STML_SIGMA
+    )
     order = []
     for i in range(n):
         key = [1.0 if rows[i] == rows[j] else pairwise[i, j] for j in range(n)]
@@ -46,8 +48,8 @@ def slow_similarity(Z, rows, k):
 
 def test_contextual_similarity(views):
     Z, rows = views
-    expected = slow_similarity(Z, rows, stml.STML_NEIGHBORS)
-    found = stml.contextual_similarity(torch.from_numpy(Z), torch.from_numpy(rows))
+    expected = slow_similarity(Z, rows, baselines.STML_NEIGHBORS)
+    found = baselines.contextual_similarity(torch.from_numpy(Z), torch.from_numpy(rows))
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
 
 
@@ -57,8 +59,8 @@ def test_views_of_one_image_are_neighbors_however_far_apart():
     Z[12] = -Z[0]
     rows = np.tile(np.arange(12), 2)
     torch_Z = torch.from_numpy(Z)
-    forced = stml.contextual_similarity(torch_Z, torch.from_numpy(rows))
-    free = stml.contextual_similarity(torch_Z, torch.arange(N))
+    forced = baselines.contextual_similarity(torch_Z, torch.from_numpy(rows))
+    free = baselines.contextual_similarity(torch_Z, torch.arange(N))
     assert float(forced[0, 12]) > float(free[0, 12])
 
 
@@ -73,7 +75,7 @@ def slow_relaxed(Z, S):
         for j in range(len(Z)):
             if i != j:
                 total += S[i, j] * D[i, j] ** 2
-                total += (1 - S[i, j]) * max(0, stml.STML_MARGIN - D[i, j]) ** 2
+                total += (1 - S[i, j]) * max(0, baselines.STML_MARGIN - D[i, j]) ** 2
     return total / (len(Z) * (len(Z) - 1))
 
 
@@ -106,7 +108,7 @@ def test_loss(views):
     teacher_head = 0.95 * np.eye(5) + 0.05 * head  # after one step of the moving average
     np.testing.assert_allclose(loss.teacher_head.numpy(), teacher_head)
     Z, rows = views
-    S = slow_similarity(unit(Z @ teacher_head), rows, stml.STML_NEIGHBORS)
+    S = slow_similarity(unit(Z @ teacher_head), rows, baselines.STML_NEIGHBORS)
     x = batch.features.numpy()
     small, wide = x @ L.detach().numpy(), x @ head
     expected = (slow_relaxed(small, S) + slow_relaxed(wide, S)) / 2 + slow_kl(small, wide)
@@ -115,9 +117,9 @@ def test_loss(views):
 
 def test_gradient_of_the_relaxed_contrastive_loss(views):
     Z, rows = views
-    S = stml.contextual_similarity(torch.from_numpy(Z), torch.from_numpy(rows))
+    S = baselines.contextual_similarity(torch.from_numpy(Z), torch.from_numpy(rows))
     z = torch.from_numpy(Z + 0.1).requires_grad_()
-    assert torch.autograd.gradcheck(lambda z: stml.relaxed_contrastive(z, S), (z,), atol=1e-5)
+    assert torch.autograd.gradcheck(lambda z: baselines.relaxed_contrastive(z, S), (z,), atol=1e-5)
 
 
 def test_distillation_reaches_the_small_head_only(views):
@@ -125,6 +127,6 @@ def test_distillation_reaches_the_small_head_only(views):
     small = torch.from_numpy(Z[:, :3].copy()).requires_grad_()
     wide = torch.from_numpy(Z.copy()).requires_grad_()
     fixed = wide.detach()
-    assert torch.autograd.gradcheck(lambda z: stml.distillation(z, fixed), (small,), atol=1e-5)
-    stml.distillation(small, wide).backward()
+    assert torch.autograd.gradcheck(lambda z: baselines.distillation(z, fixed), (small,), atol=1e-5)
+    baselines.distillation(small, wide).backward()
     assert wide.grad is None

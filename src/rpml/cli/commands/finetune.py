@@ -52,7 +52,7 @@ def run(
     from rpml.deep.backbones import open_network
     from rpml.deep.finetune import ResumableFinetuning
     from rpml.deep.methods import METHODS, check_methods
-    from rpml.deep.schedule import Schedule
+    from rpml.deep.trainer import Schedule
     from rpml.runtime.context import Context
     from rpml.runtime.files import locked
     from rpml.vision.images import find_images

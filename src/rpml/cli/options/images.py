@@ -64,7 +64,7 @@ class TrainingOptions:
         """Return the settings of a run; `settings` are other fields of the schedule."""
         from rpml.deep.finetune import Training
         from rpml.deep.inputs import ImageSpec
-        from rpml.deep.schedule import Schedule, check_free
+        from rpml.deep.trainer import Schedule, check_free
         from rpml.vision.images import Views
 
         changed = {"epochs": self.epochs, "learning_rate": self.learning_rate, **settings}

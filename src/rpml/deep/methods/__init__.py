@@ -15,9 +15,8 @@ from rpml.deep.methods.base import (
     label_sampler,
     stateless,
 )
+from rpml.deep.methods.baselines import STML, contrastive, lifted, neighbor_sampler, triplet
 from rpml.deep.methods.srpml import SRPML
-from rpml.deep.methods.stml import STML, neighbor_sampler
-from rpml.deep.methods.supervised import contrastive, lifted, triplet
 from rpml.runtime.errors import InputError
 
 
