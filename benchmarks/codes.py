@@ -3,7 +3,8 @@
 python benchmarks/codes.py [--rows 1000000]
 
 One thread, CPU seconds. The scan ranks all codes for single queries and for a batch; faiss' IndexPQ
-scans as many bytes per row. Encoding is `transform(X, output=...)`, compared with `transform(X)`.
+scans as many bytes per row. Encoding is `transform(X, output=...)`, compared with `transform(X)`,
+for rows of several numbers of features.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from rpml.search import Index
 from rpml.search.scan import CodeScan
 
 N_FEATURES, SIZE, N_BYTES, N_QUERIES, K = 384, 64, 16, 32, 10
-ENCODED = 50_000
+ENCODED = 20_000
+ENCODED_FEATURES, ENCODED_BYTES = (128, 384, 768, 2048), (16, 32)  # SIZE dimensions each
+OUTPUTS = ("float", "int8", "int4", "int2", "binary", "pq")
 
 
 def scan_seconds(model: RPML, Y: np.ndarray, rows: int) -> dict[str, float]:
@@ -45,21 +48,31 @@ def scan_seconds(model: RPML, Y: np.ndarray, rows: int) -> dict[str, float]:
     return {n: s / (N_QUERIES if "batch" in n else 1) for n, s in seconds.items()}
 
 
+def encoding_seconds(n_features: int, n_bytes: int) -> dict[str, float]:
+    """CPU seconds of `transform` by its output, and of `Index.add`."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((ENCODED, n_features), np.float32)
+    X *= np.linspace(2, 0.5, n_features, dtype=np.float32)  # axes of unlike variance, as real ones
+    model = RPML(SIZE, random_state=0, n_jobs=1).fit(X[:3000]).learn_codebooks(X[:5000], n_bytes)
+    subjects = {output: partial(model.transform, X, output=output) for output in OUTPUTS}
+    subjects["Index.add"] = lambda: Index(model, output="pq").add(X)
+    return alternate(subjects, repeats=5, clock=time.process_time)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     options = parser.parse_args()
     faiss.omp_set_num_threads(1)
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((ENCODED, N_FEATURES), np.float32)
+    X = np.random.default_rng(0).standard_normal((ENCODED, N_FEATURES), np.float32)
     with using_jobs(1):
         model = RPML(SIZE, random_state=0, n_jobs=1).fit(X).learn_codebooks(X, N_BYTES)
-        Y = np.asarray(model.transform(X), np.float32)
-        scan = scan_seconds(model, Y, options.rows)
-        outputs = ("float", "int8", "int4", "int2", "binary", "pq")
-        subjects = {o: partial(model.transform, X, output=o) for o in outputs}
-        encoding = alternate(subjects, repeats=3, clock=time.process_time)
-        added = alternate({"add": lambda: Index(model, output="pq").add(X)}, 3, time.process_time)
+        scan = scan_seconds(model, np.asarray(model.transform(X), np.float32), options.rows)
+        encoding = {
+            f"{d} features, {n} bytes": encoding_seconds(d, n)
+            for d in ENCODED_FEATURES
+            for n in ENCODED_BYTES
+        }
     publish(
         "codes",
         {
@@ -67,9 +80,12 @@ def main() -> None:
             "bytes": N_BYTES,
             "CPU seconds per query": scan,
             "scan / faiss": {n: scan[n] / scan[f"{n}, faiss"] for n in ("one query", "batch")},
-            "CPU seconds of transform": encoding,
-            "encoded / float": {o: s / encoding["float"] for o, s in encoding.items()},
-            "Index.add / transform": added["add"] / encoding["float"],
+            "dimensions": SIZE,
+            "CPU seconds of transform": {name: s["float"] for name, s in encoding.items()},
+            "encoded / float": {
+                name: {output: round(s[output] / s["float"], 2) for output in s}
+                for name, s in encoding.items()
+            },
         },
     )
 

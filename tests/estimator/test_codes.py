@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rpml import RPML
+from rpml.estimator.fitted import model_arrays, model_metadata, rebuild_model
 from rpml.runtime.rows import unit_rows
 from tests.problems import blobs
 
@@ -30,6 +31,26 @@ def test_codes_of_one_query_equal_those_of_the_batch(model, rows, output, size):
     batch = model.transform(rows, size, output)
     alone = np.vstack([model.transform(row[None], size, output) for row in rows])
     np.testing.assert_array_equal(alone, batch)
+
+
+@pytest.mark.parametrize("output", [*OUTPUTS, "pq"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_codes_do_not_change_with_the_batch_nor_the_place_in_it(output, dtype):
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((1500, 300)).astype(dtype)
+    model = RPML(20, random_state=0).fit(rows[:600]).learn_codebooks(rows[:600], 7)
+    codes = model.transform(rows, output=output)
+    order = rng.permutation(len(rows))
+    np.testing.assert_array_equal(model.transform(rows[order], output=output), codes[order])
+    np.testing.assert_array_equal(model.transform(rows[990:1203], output=output), codes[990:1203])
+
+
+def test_codes_of_plain_rows_do_not_change_with_the_batch():
+    rows = np.random.default_rng(0).standard_normal((700, 40)).astype(np.float32)
+    model = RPML(8, normalize=False, random_state=0).fit(rows)
+    for output in ("int8", "int2"):
+        codes = model.transform(rows, output=output)
+        np.testing.assert_array_equal(model.transform(rows[333:], output=output), codes[333:])
 
 
 def test_codes_decode_to_the_embedding(model, rows):
@@ -56,6 +77,9 @@ def test_codebooks_are_learned_stored_and_of_one_size(model, rows, tmp_path):
     model.save(tmp_path / "m.rpml")
     loaded = RPML.load(tmp_path / "m.rpml")
     np.testing.assert_array_equal(loaded.transform(rows, output="pq"), codes)
+    arrays, metadata = model_arrays(model), model_metadata(model)
+    arrays["codebooks"] = arrays.pop("product_codebooks")  # an older file: of rotated axes
+    assert rebuild_model(RPML, arrays, metadata, "m.rpml").codebooks_ is None
     with pytest.raises(ValueError, match="no codebooks at this size"):
         model.transform(rows, 3, "pq")
     with pytest.raises(ValueError, match="n_bytes=6 must lie between 1 and the 5"):

@@ -209,14 +209,14 @@ def test_the_scale_is_the_share_of_less_similar_pairs(model, rows, tmp_path, siz
 
 def test_no_training_row_is_in_the_file(index, tmp_path):
     index.save(tmp_path / "a.index")
-    arrays, _ = read_container(tmp_path / "a.index", "index", 2)
+    arrays, _ = read_container(tmp_path / "a.index", "index", 3)
     named = ("exemplar", "label", "triplet")
     assert not [name for name in arrays if any(part in name for part in named)]
 
 
 def test_forgeries_and_other_files_are_refused(index, model, tmp_path):
     index.save(tmp_path / "a.index")
-    arrays, fields = read_container(tmp_path / "a.index", "index", 2)
+    arrays, fields = read_container(tmp_path / "a.index", "index", 3)
     forgeries = [
         ({"codes": arrays["codes"][:, :3]}, fields["metadata"]),
         ({"codes": arrays["codes"].astype(np.int16)}, fields["metadata"]),
@@ -228,7 +228,7 @@ def test_forgeries_and_other_files_are_refused(index, model, tmp_path):
         ({}, fields["metadata"] | {"rescore": "int8"}),
     ]
     for changed, metadata in forgeries:
-        write_container(tmp_path / "f.index", arrays | changed, metadata, "index", 2)
+        write_container(tmp_path / "f.index", arrays | changed, metadata, "index", 3)
         with pytest.raises(ModelFormatError, match="damaged"):
             Index.load(tmp_path / "f.index")
     model.save(tmp_path / "m.rpml")

@@ -35,7 +35,6 @@ from rpml.runtime.rows import (
     as_matrix,
     check_rows,
     float_dtype,
-    row_blocks,
     sorted_sample,
 )
 from rpml.runtime.threads import using_jobs
@@ -139,15 +138,8 @@ class Embedding(FitSettings):
         codec = None if output == "float" else model.codec(output)
         rows = check_rows(self, X, reset=False, finite=False)
         with using_jobs(self.n_jobs):
-            if codec is None:
-                Y = self.preprocessing_.embed(rows, model.components_, self.normalize)
-                return _wrap_data_with_container("transform", Y, X, model)
-            codes = np.empty((len(rows), codec.width), codec.dtype)
-            for part, block in row_blocks(rows):
-                # double precision: rounding, which varies with the batch, must not change a code
-                Y = self.preprocessing_.embed(block, model.components_, self.normalize, np.float64)
-                codes[part] = codec.encode(Y)
-        return codes
+            Y = self.preprocessing_.embed(rows, model.components_, self.normalize, codec)
+        return Y if codec is not None else _wrap_data_with_container("transform", Y, X, model)
 
     def transform_one(
         self, x: ArrayLike, n_components: int | None = None, output: str = "float"

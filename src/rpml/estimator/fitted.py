@@ -144,7 +144,7 @@ def model_arrays(estimator: Embedding, exemplars: bool = False, training: bool =
         ranges = estimator.code_ranges_
         arrays["code_ranges"] = np.stack([ranges.low, ranges.high, ranges.growth])
     if estimator.codebooks_ is not None:
-        arrays["codebooks"] = estimator.codebooks_
+        arrays["product_codebooks"] = estimator.codebooks_
     if estimator.similarity_scale_ is not None:
         scale = estimator.similarity_scale_
         arrays["similarity_quantiles"] = np.stack([scale.levels, scale.random, scale.nearest])
@@ -261,7 +261,7 @@ def _rebuild(cls: type[Model], arrays: Arrays, metadata: Json) -> Model:
     ranges, quantiles = (arrays.get(name) for name in ("code_ranges", "similarity_quantiles"))
     model.code_ranges_ = None if ranges is None else AxisRanges(*ranges)
     model.codebooks_ = None
-    if (books := arrays.get("codebooks")) is not None:
+    if (books := arrays.get("product_codebooks")) is not None:
         if not len(books) or books.shape[2] != -(-len(model.components_) // len(books)):
             raise ModelFormatError("its codebooks are of another size")
         model.codebooks_ = books.astype(np.float32)

@@ -201,7 +201,8 @@ SCHEMA = Schema(
         "components": ArraySpec("f", ("components", "axes"), -2, 2, True),  # orthonormal rows
         "theta": ArraySpec("f", optional=True),
         "code_ranges": ArraySpec("f", (3, "components"), optional=True),
-        "codebooks": ArraySpec("f", ("bytes", 256, "axes per byte"), optional=True),
+        # not "codebooks": in older files, which had them of rotated axes
+        "product_codebooks": ArraySpec("f", ("bytes", 256, "axes per byte"), optional=True),
         "similarity_quantiles": ArraySpec("f", (3, "levels"), optional=True),
         "labels": ArraySpec("i", ("rows",), -1, optional=True),
         "triplets": ArraySpec("i", ("triplets", 3), 0, optional=True),

@@ -8,6 +8,7 @@ form a grid; `pq` learns them. So all codes decode and scan by the same look-up.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from rpml.method.calibration import AxisRanges
 from rpml.runtime.compiled import compiled
 from rpml.runtime.rows import Array, slices, sorted_sample, unit_rows
+from rpml.runtime.threads import rowwise_times, single_blas_thread
 
 Codes = NDArray[np.integer]
 Floats = NDArray[np.float32]
@@ -30,7 +32,7 @@ LEVELS = {
     4: (0.1284, 0.3881, 0.6568, 0.9424, 1.256, 1.618, 2.069, 2.733),
 }
 CENTROIDS = 256
-GROUPED = 4  # axes that `select_centroids` takes at a time
+UNROLLED = 4  # centroids per load and store of the least distance
 CODEBOOK_ROWS = 20_000  # that codebooks are learned from
 CODEBOOK_ROUNDS = 15  # of k-means; later ones hardly lower the error
 _BLOCK = 1024  # rows whose working arrays fit into the caches
@@ -51,28 +53,45 @@ class Codec(ABC):
     """Whether decoded rows are scaled to unit norm."""
     centroids: Floats
     """(width, 256, axes per byte) values that byte m of a code stands for, by its value."""
+    rotation: NDArray[np.float64] | None = None
+    """(size, width * axes per byte), from unit rows to the axes that are coded, padded by zeros to
+    whole bytes; None codes rows as they are."""
 
-    @abstractmethod
+    @single_blas_thread()
     def encode(self, Y: Array) -> Codes:
         """Encode rows; a row's code does not depend on the others."""
+        codes = np.empty((len(Y), self.width), self.dtype)
+        for part in slices(len(Y), _BLOCK):
+            rows = np.asarray(Y[part])
+            if self.rotation is not None:
+                rows = unit_rows(rowwise_times(rows, self.rotation.astype(rows.dtype)))
+            codes[part] = self.pack(rows)
+        return codes
+
+    @abstractmethod
+    def pack(self, turned: Array) -> Codes:
+        """Encode rows in the axes that are coded, which are unit rows if there is a rotation."""
+
+    def axes(self, components: Array) -> Array:
+        """Return components whose embedding is in the axes that are coded."""
+        return components if self.rotation is None else self.rotation.T @ components
 
     def turn(self, Y: Array) -> Array:
         """Return rows in the axes that are coded, padded to whole bytes."""
-        turned = np.asarray(Y) @ rotation(self.size).astype(Y.dtype)
-        return np.pad(turned, ((0, 0), (0, self.width * self.centroids.shape[2] - self.size)))
+        rows = np.asarray(Y)
+        return rows if self.rotation is None else rows @ self.rotation.astype(rows.dtype)
 
     def decode(self, codes: Codes) -> Floats:
         """Decode codes to rows, of unit norm if those of the embedding are."""
         chosen = self.check(codes)
         out = np.empty((len(chosen), self.size), np.float32)
+        back = None if self.rotation is None else self.rotation.T.astype(np.float32)
         for part in slices(len(chosen), _BLOCK):
             rows = self.centroids[np.arange(self.width), self.indices(chosen[part])]
-            flat = rows.reshape(len(rows), -1)[:, : self.size]
-            out[part] = self._turn_back(unit_rows(flat) if self.unit else flat)
+            flat = rows.reshape(len(rows), -1)
+            flat = unit_rows(flat) if self.unit else flat
+            out[part] = flat if back is None else flat @ back
         return out
-
-    def _turn_back(self, rows: Floats) -> Array:
-        return rows @ rotation(self.size).T.astype(np.float32)
 
     def indices(self, codes: Codes) -> NDArray[np.uint8]:
         """Return the centroid that each byte selects."""
@@ -118,17 +137,10 @@ class Int8Codec(Codec):
         values = self.low[:, None] + np.arange(STEPS + 1) * self.step.astype(np.float32)[:, None]
         self.centroids = values[:, :, None].astype(np.float32)
 
-    def encode(self, Y: Array) -> NDArray[np.int8]:
-        """Encode rows; values outside the range are clipped."""
-        codes = np.empty(Y.shape, np.int8)
-        round_to_steps(np.ascontiguousarray(Y), self.low, 1 / self.step, codes)
+    def pack(self, turned: Array) -> NDArray[np.int8]:
+        codes = np.empty(turned.shape, np.int8)
+        round_to_steps(np.ascontiguousarray(turned), self.low, 1 / self.step, codes)
         return codes
-
-    def turn(self, Y: Array) -> Array:
-        return Y
-
-    def _turn_back(self, rows: Floats) -> Array:
-        return rows
 
     def indices(self, codes: Codes) -> NDArray[np.uint8]:
         return codes.view(np.uint8) ^ np.uint8(128)
@@ -145,6 +157,7 @@ class GridCodec(Codec):
     def __init__(self, size: int, bits: int) -> None:
         self.size, self.bits, axes = size, bits, 8 // bits
         self.width = -(-size // axes)
+        self.rotation = np.pad(fixed_rotation(size), ((0, 0), (0, self.width * axes - size)))
         positive = np.array(LEVELS[bits]) / np.sqrt(size)  # the deviation of unit rows
         self.levels = np.concatenate([-positive[::-1], positive])
         self.edges = ((self.levels[1:] + self.levels[:-1]) / 2 + ZERO).astype(np.float32)
@@ -153,60 +166,32 @@ class GridCodec(Codec):
         self.centroids = np.tile(grid, (self.width, 1, 1)).astype(np.float32)
         self.centroids[-1, :, size - axes * (self.width - 1) :] = 0  # padding
 
-    def encode(self, Y: Array) -> NDArray[np.uint8]:
-        codes = np.empty((len(Y), self.width), np.uint8)
-        for part in slices(len(Y), _BLOCK):
-            pack_levels(turned_columns(Y[part], self), self.edges, self.bits, codes[part])
+    def pack(self, turned: Array) -> NDArray[np.uint8]:
+        codes = np.empty((len(turned), self.width), np.uint8)
+        pack_levels(np.asarray(turned[:, : self.size], np.float32), self.edges, self.bits, codes)
         return codes
 
 
 class ProductCodec(Codec):
-    """One byte per group of axes of the rotated row: the nearest of 256 learned centroids.
+    """One byte per group of axes: the nearest of 256 learned centroids.
 
-    `codebooks` has the layout of faiss' `ProductQuantizer.centroids`: (bytes, 256, axes per byte).
+    Axes are dealt to the bytes in turn, there and back, as `interleaved` says: each byte gets
+    strong and weak ones. `codebooks` has the layout of faiss' `ProductQuantizer.centroids`:
+    (bytes, 256, axes per byte).
     """
 
     def __init__(self, codebooks: Array, size: int) -> None:
         self.size, self.width = size, len(codebooks)
+        self.rotation = interleaved(size, self.width)
         self.centroids = np.asarray(codebooks, np.float32)
+        self.halves = np.square(self.centroids).sum(axis=2) / 2
 
-    def encode(self, Y: Array) -> NDArray[np.uint8]:
-        codes = np.empty((len(Y), self.width), np.uint8)
-        halves = np.square(self.centroids).sum(axis=2) / 2
-        axes = self.centroids.shape[2]
-        centroids = np.pad(self.centroids, ((0, 0), (0, 0), (0, -axes % GROUPED)))
-        for part in slices(len(Y), _BLOCK):
-            groups = turned_columns(Y[part], self).reshape(self.width, axes, -1)
-            padded = np.pad(groups, ((0, 0), (0, -axes % GROUPED), (0, 0)))
-            columns = padded.reshape(-1, groups.shape[2])
-            select_centroids(columns, centroids, halves, codes[part])
+    def pack(self, turned: Array) -> NDArray[np.uint8]:
+        rows, search = np.asarray(turned, np.float32), centroid_search(self.centroids.shape[2])
+        codes = np.empty((len(rows), self.width), np.uint8)
+        for part in slices(len(rows), _BLOCK):
+            search(rows[part], self.centroids, self.halves, codes[part])
         return codes
-
-
-def turned_columns(Y: Array, codec: Codec) -> Floats:
-    """Return unit rows in the axes that are coded as columns, padded to whole bytes."""
-    columns = np.ascontiguousarray(unit_rows(np.asarray(Y, np.float32)).T)
-    out = np.zeros((codec.width * codec.centroids.shape[2], len(Y)), np.float32)
-    turn_columns(rotation(codec.size).astype(np.float32), columns, out)
-    return out
-
-
-@compiled(frozenset({"contract", "nsz"}))
-def turn_columns(
-    R: NDArray[np.generic], columns: NDArray[np.generic], out: NDArray[np.generic]
-) -> None:
-    """Add R.T @ columns to `out`, in an order that does not depend on the number of columns."""
-    d, n = columns.shape
-    for j in range(R.shape[1]):
-        for k in range(0, d - 3, 4):  # four products per load and store of a sum
-            a, b, c, e = R[k, j], R[k + 1, j], R[k + 2, j], R[k + 3, j]
-            for i in range(n):
-                out[j, i] += (a * columns[k, i] + b * columns[k + 1, i]) + (
-                    c * columns[k + 2, i] + e * columns[k + 3, i]
-                )
-        for k in range(d - d % 4, d):
-            for i in range(n):
-                out[j, i] += R[k, j] * columns[k, i]
 
 
 @compiled()
@@ -225,55 +210,64 @@ def round_to_steps(
 
 @compiled()
 def pack_levels(
-    columns: NDArray[np.generic],
+    rows: NDArray[np.generic],
     edges: NDArray[np.generic],
     bits: int,
     codes: NDArray[np.generic],
 ) -> None:
     """Set each byte of `codes` to the numbers of edges below its values."""
-    per_byte, n = 8 // bits, columns.shape[1]
-    packed = np.empty(n, np.uint8)
+    per_byte, n = 8 // bits, len(rows)
+    packed, levels = np.empty(n, np.uint8), np.empty(n, np.uint8)
+    column = np.empty(n, np.float32)
     for m in range(codes.shape[1]):
         packed[:] = 0
-        for j in range(m * per_byte, min((m + 1) * per_byte, columns.shape[0])):
-            shift = np.uint8(8 - bits * (1 + j % per_byte))
+        for j in range(m * per_byte, min((m + 1) * per_byte, rows.shape[1])):
+            column[:] = rows[:, j]
+            levels[:] = 0
             for edge in edges:
                 for i in range(n):
-                    packed[i] += np.uint8(columns[j, i] > edge) << shift
-        for i in range(n):
-            codes[i, m] = packed[i]
-
-
-@compiled(frozenset({"contract", "nsz"}))
-def select_centroids(
-    columns: NDArray[np.generic],
-    centroids: NDArray[np.generic],
-    halves: NDArray[np.generic],
-    codes: NDArray[np.generic],
-) -> None:
-    """Set each byte to the nearest centroid of its group of axes: least |c|^2 / 2 - y c.
-
-    The loops over rows are innermost, since those are vectorized, and take four axes at a time.
-    """
-    n, axes = columns.shape[1], centroids.shape[2]
-    sums, least = np.empty(n, np.float32), np.empty(n, np.float32)
-    chosen = np.empty(n, np.int32)
-    for m in range(centroids.shape[0]):
-        least[:] = np.inf
-        for c in range(centroids.shape[1]):
-            sums[:] = halves[m, c]
-            for a in range(0, axes - GROUPED, GROUPED):
-                x, y = centroids[m, c, a:], columns[m * axes + a :]
-                for i in range(n):
-                    sums[i] -= x[0] * y[0, i] + x[1] * y[1, i] + x[2] * y[2, i] + x[3] * y[3, i]
-            x, y = centroids[m, c, axes - GROUPED :], columns[(m + 1) * axes - GROUPED :]
+                    levels[i] += np.uint8(column[i] > edge)
+            shift = np.uint8(8 - bits * (1 + j % per_byte))
             for i in range(n):
-                part = x[0] * y[0, i] + x[1] * y[1, i] + x[2] * y[2, i] + x[3] * y[3, i]
-                distance = sums[i] - part
-                chosen[i] = c if distance < least[i] else chosen[i]
-                least[i] = distance if distance < least[i] else least[i]
-        for i in range(n):
-            codes[i, m] = chosen[i]
+                packed[i] |= levels[i] << shift
+        codes[:, m] = packed
+
+
+@lru_cache(maxsize=8)
+def centroid_search(axes: int) -> Callable[..., None]:
+    """Return the search for the nearest of 256 centroids, compiled for so many axes per byte.
+
+    The loops over rows are vectorized, and those over axes, being of a constant length, unrolled.
+    """
+
+    @compiled(frozenset({"contract", "nsz"}))
+    def nearest_centroids(
+        rows: NDArray[np.generic],
+        centroids: NDArray[np.generic],
+        halves: NDArray[np.generic],
+        codes: NDArray[np.generic],
+    ) -> None:
+        """Set each byte to the nearest centroid of its group of axes: least |c|^2 / 2 - y c."""
+        n = len(rows)
+        columns, least = np.empty((axes, n), np.float32), np.empty(n, np.float32)
+        chosen = np.empty(n, np.int32)
+        for m in range(centroids.shape[0]):
+            columns[:] = rows[:, m * axes : (m + 1) * axes].T
+            least[:] = np.inf
+            chosen[:] = 0
+            for c in range(0, CENTROIDS, UNROLLED):
+                for i in range(n):
+                    best, number = least[i], chosen[i]
+                    for k in range(UNROLLED):
+                        distance = halves[m, c + k]
+                        for a in range(axes):
+                            distance -= centroids[m, c + k, a] * columns[a, i]
+                        number = np.int32(c + k) if distance < best else number
+                        best = distance if distance < best else best
+                    least[i], chosen[i] = best, number
+            codes[:, m] = chosen
+
+    return nearest_centroids
 
 
 def learn_codebooks(Y: Array, n_bytes: int, rng: np.random.Generator) -> Floats:
@@ -285,36 +279,41 @@ def learn_codebooks(Y: Array, n_bytes: int, rng: np.random.Generator) -> Floats:
     if not 1 <= n_bytes <= size:
         raise ValueError(f"n_bytes={n_bytes} must lie between 1 and the {size} dimensions.")
     rows = unit_rows(np.asarray(Y[sorted_sample(len(Y), CODEBOOK_ROWS, rng)], np.float32))
-    turned = rows @ rotation(size).astype(np.float32)
-    groups = np.split(np.pad(turned, ((0, 0), (0, -size % n_bytes))), n_bytes, axis=1)
-    return np.stack([_kmeans(group, rng) for group in groups])
-
-
-def _kmeans(rows: Floats, rng: np.random.Generator) -> Floats:
-    """Return 256 centroids; an empty cluster restarts from a random row."""
-    picked = rng.permutation(len(rows))[:CENTROIDS]
-    centers = np.resize(rows[picked], (CENTROIDS, rows.shape[1]))
+    turned = rows @ interleaved(size, n_bytes).astype(np.float32)
+    groups = turned.reshape(len(rows), n_bytes, -1)
+    picked = groups[rng.permutation(len(rows))[:CENTROIDS]]
+    centers = np.resize(picked, (CENTROIDS, *groups.shape[1:])).swapaxes(0, 1)
     for _ in range(CODEBOOK_ROUNDS):
-        labels = _nearest(rows, centers)
-        counts = np.bincount(labels, minlength=CENTROIDS)
-        sums = np.stack(
-            [np.bincount(labels, weights=axis, minlength=CENTROIDS) for axis in rows.T], axis=1
-        )
-        restarts = rows[rng.integers(len(rows), size=CENTROIDS)]
-        centers = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], restarts)
-        centers = centers.astype(np.float32)
+        codes = ProductCodec(np.ascontiguousarray(centers), size).pack(turned)
+        centers = np.stack([_means(groups[:, m], codes[:, m], rng) for m in range(n_bytes)])
     return centers
 
 
-def _nearest(rows: Array, centers: Array) -> NDArray[np.intp]:
-    """Return the nearest center of each row by Euclidean distance."""
-    distances = np.square(centers).sum(axis=1) - 2 * (rows @ centers.T)
-    return np.asarray(distances.argmin(axis=1))
+def _means(rows: Floats, codes: Codes, rng: np.random.Generator) -> Floats:
+    """Return the mean of the rows of each code; one without rows starts again at a random row."""
+    counts = np.bincount(codes, minlength=CENTROIDS)[:, None]
+    sums = [np.bincount(codes, weights=axis, minlength=CENTROIDS) for axis in rows.T]
+    restarts = rows[rng.integers(len(rows), size=CENTROIDS)]
+    means = np.where(counts > 0, np.stack(sums, axis=1) / np.maximum(counts, 1), restarts)
+    return np.asarray(means, np.float32)
+
+
+def interleaved(size: int, n_bytes: int) -> NDArray[np.float64]:
+    """Return the permutation of axes, strongest first, that balances their variances per byte.
+
+    Dealt in turn, there and back: of 9 axes, 3 bytes get 0 5 6, 1 4 7 and 2 3 8. Principal axes
+    need no rotation to be coded well, but groups with equal products of variances.
+
+    T. Ge, K. He, Q. Ke, J. Sun, "Optimized product quantization" (TPAMI 2014).
+    """
+    turns = np.arange(-(-size // n_bytes) * n_bytes).reshape(-1, n_bytes)
+    turns[1::2] = turns[1::2, ::-1]
+    return np.asarray(turns.T.ravel() == np.arange(size)[:, None], np.float64)
 
 
 @lru_cache(maxsize=8)
-def rotation(size: int) -> NDArray[np.float64]:
-    """Return a fixed random rotation; RandomState never changes between releases."""
+def fixed_rotation(size: int) -> NDArray[np.float64]:
+    """Return the random rotation of a size; RandomState never changes between releases."""
     Q, R = np.linalg.qr(np.random.RandomState(0).standard_normal((size, size)))
     return np.asarray(Q * np.where(np.diag(R) < 0, -1.0, 1.0))
 

@@ -133,6 +133,7 @@ MIN_PRODUCT = 2_000_000  # multiplications per chunk: fewer are not worth waking
 MIN_ROWS = 256  # per chunk of a product: BLAS packs all of the other matrix for each of them
 MIN_SUMMED = 1024  # per chunk of a transposed product: each adds a matrix to the sum
 CACHE_LINE = 64  # bytes
+FIXED_ROWS = 128  # of every product in `rowwise_times`
 
 
 _lock = threading.Lock()
@@ -180,6 +181,23 @@ def times(A: Array, B: Array) -> Array:
     rows = max(MIN_ROWS, _enough(B.size))
     with single_blas_thread():
         run_chunks(lambda _, a, b: np.matmul(A[a:b], B, out=out[a:b]), A.shape[0], rows)
+    return out
+
+
+def rowwise_times(A: Array, B: Array, out: Array | None = None) -> Array:
+    """Compute A @ B so that a row's result does not depend on the others, to the last bit.
+
+    BLAS chooses its loops by the shape of a product: here all products have the same one.
+    """
+    out = np.empty((len(A), B.shape[1]), A.dtype) if out is None else out
+    for first in range(0, len(A), FIXED_ROWS):
+        rows, result = A[first : first + FIXED_ROWS], out[first : first + FIXED_ROWS]
+        if len(rows) == FIXED_ROWS:
+            np.matmul(rows, B, out=result)
+        else:
+            padded = np.zeros((FIXED_ROWS, A.shape[1]), A.dtype)
+            padded[: len(rows)] = rows
+            result[:] = (padded @ B)[: len(rows)]
     return out
 
 

@@ -24,7 +24,7 @@ from rpml.runtime.schema import ArraySpec, Number, Schema
 from rpml.runtime.wording import counted
 from rpml.search.scan import MIN_CHUNK, CodeScan, RecallProbe
 
-FORMAT_VERSION = 2  # 1: sign bits and int8 codes
+FORMAT_VERSION = 3  # 1: sign bits and int8 codes; 2: product codes of rotated axes
 FINER_CODES = ("int8", "int4", "int2")
 OVERSAMPLE = 4
 LOW_RECALL = 0.9

@@ -9,7 +9,6 @@ import numpy as np
 from rpml.io.container import container_kind
 from rpml.io.export import Affine, embedding_steps
 from rpml.io.export.to_faiss import with_steps
-from rpml.method.codes import Int8Codec, rotation
 from rpml.runtime.errors import ModelFormatError, require
 from rpml.runtime.files import atomic_output
 from rpml.search.index import Index
@@ -34,8 +33,7 @@ def faiss_index(index: Index, cells: int = 0) -> Any:
     inner.add_sa_codes(np.ascontiguousarray(codec.indices(codes)))
     if cells:
         inner = _with_cells(faiss, inner, cells)
-    turn = np.eye(size) if isinstance(codec, Int8Codec) else rotation(codec.size)
-    turn = np.pad(turn, ((0, 0), (0, size - turn.shape[1])))
+    turn = np.eye(size) if codec.rotation is None else codec.rotation
     whole = with_steps(faiss, [*embedding_steps(index.model), Affine(None, turn)], inner)
     numbered = ids.dtype == object and all(isinstance(i, int) for i in ids)
     whole.ntotal = 0  # an IDMap takes none but an empty index

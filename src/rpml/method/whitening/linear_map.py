@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,10 @@ from scipy.linalg import blas
 
 from rpml.method.whitening import constants as const
 from rpml.runtime.rows import Array, check_finite, float_dtype, row_blocks, unit_rows, with_lengths
-from rpml.runtime.threads import gram, run_chunks, single_blas_thread
+from rpml.runtime.threads import gram, rowwise_times, run_chunks, single_blas_thread
+
+if TYPE_CHECKING:
+    from rpml.method.codes import Codec
 
 
 @dataclass(frozen=True)
@@ -41,32 +45,39 @@ class Preprocessing:
 
     @single_blas_thread()
     def embed(
-        self, X: Array, components: Array, unit: bool, dtype: type[np.floating] | None = None
-    ) -> Array:
+        self, X: Array, components: Array, unit: bool, codec: Codec | None = None
+    ) -> NDArray[Any]:
         """The preprocessed rows times the (l, p) components, scaled to unit norm if `unit`.
 
         Where only a row's direction is asked for, the length it has in between does not matter:
         with one matrix A for both maps, (u(x) - mean) A points where x A - |x| mean A does.
-        `dtype` is the precision, by default that of X.
+        A `codec` returns codes; its rotation becomes a part of A. They must not change with the
+        batch by rounding: products have one shape, or double precision where `unit` is False.
 
         Raises
         ------
         ValueError
             If a row of X is not finite, or one of the embedding: it or the model is out of range.
         """
-        out = np.empty((len(X), len(components)), dtype or float_dtype(X))
+        dtype, times = float_dtype(X), cast("Callable[..., Array]", np.matmul)
+        out = np.empty((len(X), len(components)), dtype)
+        if codec is not None:
+            components, times = codec.axes(components), rowwise_times
+            unit = unit or codec.rotation is not None
+            dtype = dtype if unit else np.float64
+            out = np.empty((len(X), codec.width), codec.dtype)
         with np.errstate(over="ignore", invalid="ignore"):
             one = self.matrix @ components.T
-            shift, matrix = (self.mean @ one).astype(out.dtype), one.astype(out.dtype)
-        ones, rank_one = np.ones(const.EMBED_ROWS, out.dtype), blas.get_blas_funcs("ger", (out,))
+            shift, matrix = (self.mean @ one).astype(dtype), one.astype(dtype)
+        ones, rank_one = np.ones(const.EMBED_ROWS, dtype), blas.get_blas_funcs("ger", dtype=dtype)
 
         def project(rows: Array, result: Array) -> bool:
             """Write the embedding of the rows; True if all of it is finite for certain."""
             if not unit:
-                np.matmul(self.apply(rows), components.T.astype(out.dtype), out=result)
+                np.matmul(self.apply(rows), components.T.astype(dtype), out=result)
                 return False
             rows, length = with_lengths(rows) if self.unit_input else (rows, ones[: len(rows)])
-            np.matmul(rows, matrix, out=result)
+            times(rows, matrix, out=result)
             rank_one(-1, shift, length, a=result.T, overwrite_a=1)
             scaled, length = with_lengths(result)
             np.multiply(scaled, (1 / length)[:, None], out=result)
@@ -76,16 +87,22 @@ class Preprocessing:
         def work(_: int, start: int, stop: int) -> None:
             for first in range(start, stop, const.EMBED_ROWS):
                 part = slice(first, min(first + const.EMBED_ROWS, stop))
-                if project(np.asarray(X[part], out.dtype), out[part]):
-                    continue
-                finite = np.isfinite(out[part]).all(axis=1)
-                if not finite.all():
+                rows = np.asarray(X[part], dtype)
+                result = (
+                    out[part] if codec is None else np.empty((len(rows), len(components)), dtype)
+                )
+                if (
+                    not project(rows, result)
+                    and not (finite := np.isfinite(result).all(axis=1)).all()
+                ):
                     check_finite(X)
                     row = first + int(finite.argmin())
                     raise ValueError(
-                        f"the embedding of row {row} (counted from 0) overflows {out.dtype}: the "
-                        "row or the model is out of range."
+                        f"the embedding of row {row} (counted from 0) overflows {result.dtype}: "
+                        "the row or the model is out of range."
                     )
+                if codec is not None:
+                    out[part] = codec.pack(result)
 
         run_chunks(work, len(X), const.EMBED_ROWS)
         return out
