@@ -185,7 +185,8 @@ def decisions(model: RPML) -> dict[str, str]:
         decided["labels"] = f"ignored, because {choice.labels_ignored}"
     if (pairs := choice.pairs) is not None:
         used = "used" if pairs.used else "ignored"
-        decided["pairs"] = f"{used}, because {pairs.reason}; about {pairs.rate:.0%} are right"
+        share = f"; about {pairs.rate:.0%} are right" if pairs.rate else ""  # or not measured
+        decided["pairs"] = f"{used}, because {pairs.reason}{share}"
     return decided
 
 
