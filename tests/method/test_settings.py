@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 
@@ -40,6 +42,15 @@ def test_too_small_a_limit_is_refused_before_any_work():
     with pytest.raises(ValueError, match=r"memory_limit=1000000 .* needs about .* GB"):
         model.fit(X)
     assert calls == []
+
+
+@pytest.mark.parametrize("n", [1_000_000, 3_000_000])
+def test_the_memory_that_is_named_is_enough(n):
+    with pytest.raises(ValueError, match="needs about") as refused:
+        search_memory(RPML(64, subsample=None, memory_limit=1), n, LIKE, mapped=False)
+    named = float(re.search(r"about (\S+) GB", str(refused.value)).group(1))
+    least = fit_memory(RPML(64, subsample=None), n, LIKE, mapped=False)[0] + MIN_BLOCKS
+    assert named * 2**30 == pytest.approx(least, abs=0.01 * 2**30)
 
 
 def test_smaller_blocks_give_the_same_model():
