@@ -15,6 +15,7 @@ THOROUGH = (
     "tests/distributed/test_estimator.py::test_the_unit_of_the_rows_does_not_matter",
     "tests/distributed/test_faults.py",
     "tests/distributed/test_command.py::test_ctrl_c_ends_in_one_sentence",
+    "tests/distributed/test_command.py::test_a_killed_scheduler_ends_in_one_sentence",
     # the other signals, faults and streams
     "tests/cli/test_interrupt.py::test_a_signal_keeps_the_best_model_and_resumes[15]",
     "tests/cli/test_interrupt.py::test_full_disk_while_fitting",

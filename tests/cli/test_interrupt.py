@@ -124,6 +124,7 @@ def test_a_signal_keeps_the_best_model_and_resumes(fit, number):
     _, errors = process.communicate()
     assert process.returncode == 130, errors
     assert b"holds the best model so far" in errors
+    assert b"callback" not in errors
     assert b"--resume" in errors
     assert RPML.load(target).n_iter_ < RPML.load(fit.folder / "whole.rpml").n_iter_
     assert fit.folder.joinpath("stopped.rpml.ckpt").is_dir()

@@ -147,6 +147,39 @@ def test_ctrl_c_ends_in_one_sentence(shards, tmp_path):
     assert not (tmp_path / "m.rpml").exists()
 
 
+SCHEDULER = """
+import time
+from distributed import LocalCluster
+if __name__ == "__main__":
+    cluster = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
+    print(cluster.scheduler_address, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_killed_scheduler_ends_in_one_sentence(rows, tmp_path):
+    (tmp_path / "scheduler.py").write_text(SCHEDULER)
+    np.save(tmp_path / "x.npy", np.tile(rows, (5, 1)))
+    pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    program = [sys.executable, tmp_path / "scheduler.py"]
+    scheduler = subprocess.Popen(program, start_new_session=True, **pipe)
+    try:
+        dask = ["--engine", "dask", "--scheduler", scheduler.stdout.readline().strip()]
+        args = ["fit", tmp_path / "x.npy", "-o", tmp_path / "m.rpml", *dask]
+        line = [sys.executable, "-m", "rpml", *args, "--partition-rows", "20", "--dim", "4"]
+        process = subprocess.Popen(line, **pipe)
+        while "reading" not in process.stderr.readline():
+            assert process.poll() is None
+    finally:
+        os.killpg(scheduler.pid, signal.SIGKILL)
+        scheduler.communicate()
+    text = process.communicate()[1]
+    assert process.returncode == 1
+    assert "was lost" in text
+    assert "Traceback" not in text
+    assert text.count("rpml: ") == 1
+
+
 def test_a_failure_of_the_cluster_is_a_sentence_without_the_name_of_the_exception():
     from rpml.cli.command import exit_code, sentence
     from rpml.distributed import ClusterError
