@@ -15,7 +15,7 @@ import shutil
 import stat
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -185,22 +185,20 @@ def listed_outputs(
     def replaces(file: Path) -> bool:
         return file in forced or manifest.owns(file)
 
-    old = {file for file in manifest.files if manifest.owns(file)}
-    with locked(path, again=True):
-        with atomic_outputs(path, replaces, old.difference(retained)) as scratch:
+    old, target = {file for file in manifest.files if manifest.owns(file)}, resolved(path)
+    with _write_errors(target), locked(target, again=True) as lists:
+        with atomic_outputs(target, replaces, old.difference(retained)) as scratch:
             yield scratch
             new = _drafts(scratch)
             for file in new:  # before the list says anything
                 _exists(file, replaces)
-            main = new.get(resolved(path))
-            manifest.main = "" if main is None else file_fingerprint(main)
-            _write_list(manifest, {*old, *new}, False)
-        _write_list(manifest, {*new, *old.intersection(retained)}, True)
-
-
-def _write_list(manifest: Manifest, files: Iterable[Path], complete: bool) -> None:
-    with atomic_output(manifest.path, complete or manifest.owns(manifest.path)) as draft:
-        draft.write_text(manifest.text(files, complete), encoding="utf8")
+            manifest.main = file_fingerprint(new[target]) if target in new else ""
+            draft, ours = lists / "incomplete", manifest.owns(manifest.path)
+            draft.write_text(manifest.text({*old, *new}, complete=False), encoding="utf8")
+            _publish(draft, manifest.path, ours)
+        draft, files = lists / "complete", {*new, *old.intersection(retained)}
+        draft.write_text(manifest.text(files, complete=True), encoding="utf8")
+        _publish(draft, manifest.path, True)
 
 
 @contextmanager
