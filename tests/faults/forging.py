@@ -49,7 +49,7 @@ def forge_array(array, rng):
 
 
 def forge_container(path, rng):
-    """Change what a model, an index, a stage or a cache holds."""
+    """Change what a model, an index or a cache holds."""
     kind = CONTAINERS[path.suffix]
     arrays, fields = read_container(path, kind, 99)
     metadata, version = fields["metadata"], fields["format_version"]
@@ -59,10 +59,8 @@ def forge_container(path, rng):
             arrays = {**arrays, name: forge_array(arrays[name], rng)}
             if rng.random() < 0.1:
                 del arrays[name]
-        elif kind != "checkpoint":
-            metadata = forge_json(metadata, rng)
         else:
-            metadata = {**metadata, "metadata": forge_json(metadata["metadata"], rng)}
+            metadata = forge_json(metadata, rng)
     with contextlib.suppress(ValueError):  # a number that JSON cannot hold
         write_container(path, arrays, metadata, kind, version)
 
@@ -191,7 +189,6 @@ def forge_png(path, rng):
 CONTAINERS = {
     ".rpml": "model",
     ".index": "index",
-    ".safetensors": "checkpoint",
     ".explorer": "explorer cache",
 }
 FORGERS = {

@@ -6,7 +6,6 @@ import os
 import numpy as np
 import pytest
 
-from rpml.runtime.context import Context
 from rpml.runtime.errors import ModelFormatError
 from rpml.runtime.schema import COUNT, ArraySpec, Number, Schema, check_json, read_json, read_toml
 
@@ -97,22 +96,6 @@ def test_files_are_regular_small_and_flat(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ModelFormatError, match="regular"):
         read_json(tmp_path / "pipe")
-
-
-class Store:
-    def __init__(self, arrays):
-        self.arrays = arrays
-
-    def load(self, name):
-        return self.arrays, {}
-
-
-def test_a_forged_stage_is_computed_again(caplog):
-    schema = Schema({"labels": ArraySpec("i", (3,), -1, 2)})
-    forged = Context(store=Store({"labels": np.array([0, 1, 2**31 - 1])}))
-    assert forged.load("labels", schema) is None
-    assert "computed again" in caplog.text
-    assert Context(store=Store({"labels": np.array([0, 1, 2])})).load("labels", schema)
 
 
 @pytest.mark.parametrize("parts", [20, 2_000, 200_000])

@@ -20,7 +20,6 @@ from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.context import Arrays, Context, Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import slices, unit_rows
-from rpml.runtime.schema import ArraySpec, Schema
 from rpml.vision.extract import Failure
 
 POOLINGS = ("mac", "average", "gem")
@@ -155,8 +154,7 @@ def frozen_descriptors(
             views.append(descriptors(embedder, inputs, view, embedder.pooled))
         return {"frozen": np.stack(views, axis=1)}
 
-    shape = (len(inputs), inputs.n_views, "channels")
-    return context.stage("frozen", Schema({"frozen": ArraySpec("f", shape)}), compute)["frozen"]
+    return context.stage("frozen", compute)["frozen"]
 
 
 def mean_features(embedder: Embedder, frozen: NDArray[np.floating]) -> NDArray[np.float32]:

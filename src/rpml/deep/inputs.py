@@ -16,7 +16,6 @@ from rpml.io.checkpoint import Checkpoint, check_directory
 from rpml.runtime.context import Context, Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import slices
-from rpml.runtime.schema import Schema
 from rpml.runtime.threads import thread_count
 from rpml.vision.extract import (
     Execution,
@@ -29,7 +28,6 @@ from rpml.vision.extract import (
 from rpml.vision.images import MAX_PIXELS, ImageError, ImageFile, Views, as_array, load_rgb
 
 _PART = 64  # images per file
-_SCHEMA = Schema({}, {"failures": [[str]]})
 _LARGEST = float(np.finfo(np.float16).max)
 
 
@@ -72,7 +70,7 @@ def open_inputs(
     parts: list[NDArray[np.float16]] = []
     for part in slices(len(files), _PART):
         name = f"trunk-{part.start:09d}"
-        if saved := context.load(name, _SCHEMA):
+        if saved := context.load(name):
             maps = saved[0]["maps"]
             missing = [(image, reason) for image, reason in saved[1]["failures"]]
         else:

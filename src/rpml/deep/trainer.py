@@ -35,7 +35,6 @@ from rpml.deep.methods.base import (
 from rpml.runtime.context import Arrays, Context, Json, Progress
 from rpml.runtime.errors import InputError, TrainingError
 from rpml.runtime.rows import unit_rows
-from rpml.runtime.schema import ANY_FLOAT, COUNT, ArraySpec, Schema
 from rpml.vision.extract import run_ahead
 
 logger = logging.getLogger(__name__)
@@ -46,12 +45,6 @@ FEATURE_MOMENTUM = 0.9  # of the running mean of the features of each image
 MAX_REFERENCES = 20_000
 _COLLAPSED = 0.999  # norm of the mean of unit rows; whitened ones start near 0
 _PARTS = ("student", "teacher", "loss", "optimizer")
-_SCHEMA = Schema(
-    {"state": ArraySpec("u", ("bytes",)), "features": ArraySpec("f", ("images", "features"))},
-    {"epoch": COUNT, "history": [{"*": ANY_FLOAT}]},
-)
-
-
 _MINIMUM = {  # integers
     "epochs": 1,
     "batch_size": 2,
@@ -227,7 +220,7 @@ class Trainer:
         context = context or Context()
         schedule = self.schedule
         mined = self._sample() if self.method.mines_once else None
-        if saved := context.load("epoch", _SCHEMA):
+        if saved := context.load("epoch"):
             self._restore(*saved)
         context.report(Progress("train", self.epoch, schedule.epochs))
         while self.epoch < schedule.epochs and not self._stalled():

@@ -47,20 +47,11 @@ from rpml.runtime.rows import (
     sorted_sample,
     unit_rows,
 )
-from rpml.runtime.schema import COUNT, ArraySpec, Schema
 from rpml.runtime.threads import using_jobs
 
 logger = logging.getLogger(__name__)
 Float = type[np.floating]
 _STAGE = "rows"
-_SCHEMA = Schema(
-    {
-        "values": ArraySpec("f", ("rows", "features")),
-        "mean": ArraySpec("f", ("features",)),
-        "products": ArraySpec("f", ("features", "features")),
-    },
-    {"n_rows": COUNT},
-)
 
 
 class LazyEmbedding(Embedding):
@@ -292,7 +283,7 @@ def gather_rows(
     The pass over the rows is a stage of the checkpoint.
     """
     key = context.key(rows.digest(), wanted, unit_norm)
-    if saved := context.load(_STAGE, _SCHEMA, key):
+    if saved := context.load(_STAGE, key):
         arrays, figures = saved
         return arrays["values"], Moments(figures["n_rows"], arrays["mean"], arrays["products"])
     precision = float_dtype(rows)

@@ -33,7 +33,6 @@ from rpml.io.features.reading import check_readable
 from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array
-from rpml.runtime.schema import COUNT, ArraySpec, Number, Schema
 from rpml.runtime.wording import one_line
 
 READERS: dict[str, Callable[[str], ImageSet]] = {
@@ -156,26 +155,6 @@ def _split(dataset: str, path: str, y: NDArray[np.generic]) -> NDArray[np.bool_]
     return np.asarray(y.astype(np.int64) <= PUBLISHED[dataset].train_classes)
 
 
-_SCHEMA = Schema(
-    {"Z": ArraySpec("f", ("rows", "dim"))},
-    {
-        "method": str,
-        "title": str,
-        "dim": COUNT,
-        "scores": {"*": {"*": Number(0, 1)}},
-        "seconds": Number(0),
-        "settings": {},
-        "warnings": [str],
-        "uses_labels": bool,
-    },
-)
-"""A measured row in a checkpoint; scores are shares in [0, 1].
-
-`scores` has an entry "cosine" and, for embeddings without unit norm, another "euclidean" (the
-measure of the paper's authors); each has nmi, f, precision, recall and recall@K.
-"""
-
-
 def run_methods(
     data: Descriptors, names: Sequence[str], dim: int, seed: int = 0, context: Context | None = None
 ) -> tuple[list[Json], dict[str, Array]]:
@@ -189,13 +168,12 @@ def run_methods(
     rows, embeddings = [], {}
     for number, method in enumerate(methods):
         context.report(Progress("methods", number, len(methods)))
-        saved = context.load(f"row-{method.name}", _SCHEMA)
+        saved = context.load(f"row-{method.name}")
         if saved is None:
             row, Z = measure(data, method, dim, seed)
             context.save(f"row-{method.name}", {"Z": Z}, row)
         else:
-            row = {name: saved[1][name] for name in _SCHEMA.metadata}
-            Z = saved[0]["Z"]
+            row, Z = saved[1], saved[0]["Z"]
         rows.append(row)
         embeddings[method.name] = Z
     context.report(Progress("methods", len(names), len(names)))
@@ -203,7 +181,11 @@ def run_methods(
 
 
 def measure(data: Descriptors, method: Method, dim: int, seed: int) -> tuple[Json, Array]:
-    """Fit a method on the training rows, embed and score the test rows."""
+    """Fit a method on the training rows, embed and score the test rows.
+
+    `scores` has an entry "cosine" and, for embeddings without unit norm, another "euclidean" (the
+    measure of the paper's authors); each has nmi, f, precision, recall and recall@K, as shares.
+    """
     train = data.train
     model, seconds, caught = method.fit(data.X[train], data.labels[train], dim, seed)
     Z, y = np.asarray(model.transform(data.X[~train]), np.float32), data.labels[~train]

@@ -202,7 +202,7 @@ class Stages:
             return context.report(Progress(stage, round(share * n), n))
 
         with context.reporting(stage):
-            if saved := context.load(stage, Neighbors.schema(n), key):
+            if saved := context.load(stage, key):
                 return Neighbors(saved[0]["indices"], saved[0]["distances"], metric=graph.metric)
             found = nearest_neighbors(
                 points,

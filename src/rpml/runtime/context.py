@@ -4,8 +4,6 @@ import hashlib
 import inspect
 import itertools
 import json
-import logging
-import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,9 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from rpml.runtime.errors import ModelFormatError
-from rpml.runtime.schema import COUNT, ArraySpec, Schema
 
 _BLOCK_BYTES = 2**26
 _WHOLE, _PIECES, _PIECE = 2**20, 256, 2**12  # bytes of a file that is hashed whole; pieces
@@ -91,7 +86,6 @@ def file_fingerprint(path: str | Path) -> str:
 
 
 WORKING_MEMORY = 512 * 2**20  # bytes of the blocks of the neighbor search
-logger = logging.getLogger(__name__)
 Arrays = dict[str, NDArray[Any]]
 Json = dict[str, Any]
 _KEY = "inputs"  # metadata of a stage: digest of its inputs
@@ -151,11 +145,7 @@ class LoopState:
 
     def resume(self, arrays: Arrays) -> int:
         """Fill the arrays with those stored; return how many rounds are done."""
-        specs = {
-            name: ArraySpec(array.dtype.kind, array.shape, -math.inf, math.inf)
-            for name, array in arrays.items()
-        }
-        saved = self.context.load(self.name, Schema(specs, {"rounds": COUNT}), self.key)
+        saved = self.context.load(self.name, self.key)
         if saved is None:
             return 0
         for name, array in arrays.items():
@@ -187,16 +177,14 @@ class Context:
         """Return a random stream of the stage's own, so that resuming does not change the next."""
         return np.random.default_rng([self.seed, *stage.encode()])
 
-    def stage(
-        self, name: str, schema: Schema, compute: Callable[[], Arrays], *inputs: object
-    ) -> Arrays:
+    def stage(self, name: str, compute: Callable[[], Arrays], *inputs: object) -> Arrays:
         """Return the arrays of a stage: stored ones for the same inputs, or computed.
 
         `inputs` is everything the stage depends on: arrays, and settings as plain values.
         """
         self.report(Progress(name, 0, 1))
         key = self.key(*inputs)
-        saved = self.load(name, schema, key)
+        saved = self.load(name, key)
         if saved:
             arrays = saved[0]
         else:  # C order, as when they are loaded: products then round identically
@@ -221,17 +209,13 @@ class Context:
         """Return the digest of a stage's inputs; empty without a store, and nothing is read."""
         return data_digest(*inputs) if self.store else ""
 
-    def load(self, name: str, schema: Schema, key: str = "") -> tuple[Arrays, Json] | None:
-        """Return a stored stage if its key and schema match, else None."""
-        saved: tuple[Arrays, Json] | None = self.store.load(name) if self.store else None
-        if saved is None or saved[1].get(_KEY, "") != key:
+    def load(self, name: str, key: str = "") -> tuple[Arrays, Json] | None:
+        """Return a stored stage if its key matches, else None."""
+        saved = self.store.load(name) if self.store else None
+        if saved is None or saved[1].pop(_KEY, "") != key:
             return None
-        try:
-            schema.check(*saved)
-        except ModelFormatError as error:
-            logger.warning("the finished stage %s is damaged: %s: computed again", name, error)
-            return None
-        return saved
+        arrays, metadata = saved
+        return arrays, metadata
 
     def save(
         self, name: str, arrays: Arrays, metadata: Mapping[str, object] | None = None, key: str = ""

@@ -51,7 +51,6 @@ class Number:
 
 
 COUNT = Number(0, 2**53, whole=True)
-HISTORY = ArraySpec("fi", ("steps",), -math.inf, math.inf)
 ANY_FLOAT = (float, int)
 """Allows NaN and infinity, as in a recorded loss."""
 

@@ -20,7 +20,6 @@ from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.context import Arrays, Context, Json, Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, slices, unit_rows
-from rpml.runtime.schema import ArraySpec, Schema
 from rpml.runtime.threads import thread_count
 from rpml.runtime.wording import counted, one_line
 from rpml.vision.backbone import Backbone
@@ -271,7 +270,7 @@ def iter_parts(job: Job, context: Context) -> Iterator[Part]:
 
     for place in slices(total, job.execution.part):
         name, size = f"part-{place.start:09d}", place.stop - place.start
-        saved = context.load(name, _part_schema(place.start, size, job.recipe))
+        saved = context.load(name)
         if saved is None:
             part = _compute(job, place, count)
             arrays: Arrays = {"image": part.image, "view": part.view, "values": part.values}
@@ -304,12 +303,3 @@ def _compute(job: Job, place: slice, count: Callable[[int], None]) -> Part:
         values.astype(np.float32),
         failures,
     )
-
-
-def _part_schema(start: int, count: int, recipe: Recipe) -> Schema:
-    arrays = {
-        "image": ArraySpec("i", ("rows",), start, start + count - 1),
-        "view": ArraySpec("i", ("rows",), 0, recipe.views.count),
-        "values": ArraySpec("f", ("rows", "features")),
-    }
-    return Schema(arrays, {"failures": [[str]]})

@@ -29,7 +29,7 @@ from rpml.runtime.outputs import (
     check_apart,
     resolved,
 )
-from rpml.runtime.schema import COUNT, ArraySpec, Schema, check_json
+from rpml.runtime.schema import COUNT, check_json
 from rpml.runtime.wording import counted
 from rpml.vision.extract import Failure, Job, Part, files_digest, iter_parts, nothing_left, row_id
 from rpml.vision.images import ImageFile, Views
@@ -46,9 +46,6 @@ REGION_IMAGES = 1000  # from which a region whitening is learned
 _RETAINED = ("ids.csv", "whitening.npz", "regions.npz")  # a later run may read them
 _FACTS = {"rows": COUNT, "dimension": COUNT, "images": COUNT, "failures": [[str]]}
 """Schema of the manifest's facts."""
-_REGIONS = Schema(
-    {"mean": ArraySpec("f", ("features",)), "matrix": ArraySpec("f", ("features", "axes"))}
-)
 
 
 @dataclass(frozen=True)
@@ -319,7 +316,7 @@ def _with_learned_regions(job: Job, pattern: str, context: Context) -> Job:
         learned = learn_region_whitening(replace(job, files=training_files(job.files, pattern)))
         return {"mean": learned.mean, "matrix": learned.matrix}
 
-    arrays = context.stage("regions", _REGIONS, learn)
+    arrays = context.stage("regions", learn)
     return job.with_region_whitening(Preprocessing(True, arrays["mean"], arrays["matrix"], True))
 
 

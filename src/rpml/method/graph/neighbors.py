@@ -27,7 +27,6 @@ from rpml.method.graph.heaps import (
 )
 from rpml.runtime.context import WORKING_MEMORY, LoopState
 from rpml.runtime.rows import Array, first_not_finite, slices
-from rpml.runtime.schema import ArraySpec, Schema
 from rpml.runtime.wording import counted
 
 logger = logging.getLogger(__name__)
@@ -57,12 +56,6 @@ class Neighbors:
     @property
     def n_neighbors(self) -> int:
         return int(self.indices.shape[1])
-
-    @staticmethod
-    def schema(n: int) -> Schema:
-        """Return the schema of indices and distances of n rows."""
-        indices = ArraySpec("i", (n, "neighbors"), 0, n - 1)
-        return Schema({"indices": indices, "distances": ArraySpec("f", (n, "neighbors"), 0)})
 
     def first(self, k: int) -> Neighbors:
         """Return the k nearest of them, or all if there are fewer."""

@@ -36,7 +36,6 @@ from rpml.method.triplets.sampling import batch_sampler, mine_batch_triplets
 from rpml.method.whitening.linear_map import principal_axes, sign_of_largest
 from rpml.runtime.context import Arrays, Context, Json, Progress
 from rpml.runtime.rows import Array, Labels
-from rpml.runtime.schema import COUNT, HISTORY, ArraySpec, Number, Schema
 
 if TYPE_CHECKING:
     from rpml.method.settings import FitSettings
@@ -47,9 +46,6 @@ SMALLEST = 8  # prefix that is optimized
 MAX_TRIPLETS = 10_000  # twice as many change the mean Recall@1 of prefixes of six sets by 0.05
 MAX_ITER = 15  # 30 change the mean Recall@1 of prefixes of five sets by less than 0.1
 DECREASE = 1e-4  # relative, of the loss, at which to stop: changes that mean by less than 0.1, too
-_LARGE = 1e30  # beyond any gradient of a loss on rows of unit scale
-_CURVES = ("loss", "gradient_norm", "mean_weight", "step", "trials")
-_EPOCH_CURVES = ("loss", "gradient_norm", "mean_weight", "n_triplets")
 Start = tuple[Array, Array | None]
 """L and theta."""
 
@@ -118,7 +114,7 @@ def solve(
         info = {"loss": state.loss / unit}
         return context.report(Progress("optimize", state.iteration, total, info))
 
-    state = _resumed(start, by_epochs, context, key)
+    state = _resumed(start, context, key)
     if by_epochs:
         result = run_epochs(batches, state, total, context.seed, listen)
     else:
@@ -140,25 +136,23 @@ def _stored(state: SolverState) -> tuple[Arrays, Json]:
     return arrays, {"loss": state.loss, "expected": state.expected, "iteration": state.iteration}
 
 
-def _resumed(start: Start, by_epochs: bool, context: Context, key: str) -> SolverState:
+def _resumed(start: Start, context: Context, key: str) -> SolverState:
     """Return the stored state of a solver with this start and key, or the start."""
-    direction = () if by_epochs else tuple(part for part in start if part is not None)
-    like = _stored(SolverState(*start, direction=direction))[0]
-    specs = {name: ArraySpec("f", part.shape, -_LARGE, _LARGE) for name, part in like.items()}
-    specs["L"] = ArraySpec("f", start[0].shape, -2, 2)  # orthonormal
-    curves = _EPOCH_CURVES if by_epochs else _CURVES
-    specs |= {f"history_{name}": HISTORY for name in curves}
-    numbers = {"loss": Number(), "expected": Number(1 / _LARGE, _LARGE), "iteration": COUNT}
-    saved = context.load("optimizer", Schema(specs, numbers), key)
+    saved = context.load("optimizer", key)
     if saved is None:
         return SolverState(*start)
     arrays, metadata = saved
+
+    def parts(prefix: str) -> Arrays:
+        names = sorted(name for name in arrays if name.startswith(prefix))
+        return {name.removeprefix(prefix): arrays[name] for name in names}
+
     return SolverState(
         arrays["L"],
         arrays.get("theta"),
-        direction=tuple(arrays[f"direction_{i}"] for i in range(len(direction))),
-        history={name: arrays[f"history_{name}"].tolist() for name in curves},
-        **{name: metadata[name] for name in numbers},
+        direction=tuple(parts("direction_").values()),
+        history={name: values.tolist() for name, values in parts("history_").items()},
+        **metadata,
     )
 
 
