@@ -68,3 +68,13 @@ def test_value_and_slope_at_zero_and_one_value_give_the_vertex_of_a_parabola(min
 
 def test_a_value_below_the_tangent_asks_for_a_step_ten_times_as_long():
     assert _from_slope(1.0, -1.0, (0.5, 0.1)) == 5.0
+
+
+@pytest.mark.parametrize("unit", [1e-4, 1e4])
+def test_the_unit_of_the_step_changes_nothing(unit):
+    def phi(t):
+        return np.exp(t / 2) - 3 * np.log1p(2 * t)
+
+    t, trials = line_search(phi, phi(0.0), -5.5, first=0.1)
+    scaled = line_search(lambda t: phi(t / unit), phi(0.0), -5.5 / unit, first=0.1 * unit)
+    assert scaled == (pytest.approx(t * unit), trials)
