@@ -240,7 +240,7 @@ def test_constraints_are_reason_to_train_and_labels_are_not():
     ):
         model = RPML(4, n_neighbors=12, random_state=0).fit(X, **constraints)
         assert model.outcome_ == "learned axes, trained"
-        assert model.whitening_.labels_ignored == ""  # nobody gave any, or they train
+        assert model.whitening_.labels_ignored == ""  # nobody gave any
     model = RPML(4, n_neighbors=12, random_state=0, use_labels=True).fit(X, known)
     assert model.outcome_ == "PCA"
     whitened = RPML(4, n_neighbors=12, random_state=0, use_labels=True, whiten=0.5).fit(X, known)

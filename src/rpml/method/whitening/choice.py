@@ -184,8 +184,8 @@ def whiten_by_scatter(
         if "labels" in estimate[1].source:
             ranking = label_spread(leading, known, estimate[0])
     choice = replace(estimate[1], groups_ignored=ignored)
-    if inputs.supervision is not None and inputs.supervision.has_constraints:
-        choice = replace(choice, labels_ignored="")  # the fit trains with them, whatever they gain
+    if inputs.supervision is not None and inputs.supervision.n_classes == 0:
+        choice = replace(choice, labels_ignored="")  # nobody gave any
     applied = whiten_by(spectrum, estimate[0], choice, size, unit, ranking)
     applied = replace(applied, matrix=applied.matrix[:, : data.W.shape[1]])
     if unwanted:
