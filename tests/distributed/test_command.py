@@ -45,8 +45,6 @@ def test_refusals(rpml, shards, tmp_path):
     assert "need --engine dask" in rpml.refused(*base, "--workers", 2)
     text = rpml.refused(*base, "--engine", "dask", "--scheduler", "tcp://x:1", "--workers", 2)
     assert "--workers is for workers started here" in text
-    text = rpml.refused(*base, "--engine", "dask", "--nuisance", "camera")
-    assert "--nuisance camera is not a file" in text
 
 
 def test_fit_with_a_nuisance_and_queries(rpml, cluster, rows, shards, tmp_path):
@@ -62,6 +60,68 @@ def test_fit_with_a_nuisance_and_queries(rpml, cluster, rows, shards, tmp_path):
         two.whitening_.nuisance.source == one.whitening_.nuisance.source == "nuisance and queries"
     )
     assert subspace_distance(one.components_, two.components_) < 1e-4
+
+
+@pytest.fixture
+def tables(rows, tmp_path):
+    """The rows with ids, classes and a camera in three parquet files, and both in other files."""
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    rng = np.random.default_rng(0)
+    camera = np.array(["north", "south", "east"])[rng.integers(0, 3, len(rows))]
+    ids = [f"img{i}" for i in rng.permutation(len(rows))]
+    y = np.arange(len(rows)) // 100
+    (tmp_path / "tables").mkdir()
+    for i, part in enumerate(np.split(np.arange(len(rows)), [300, 310])):
+        columns = {"image": [ids[j] for j in part], "camera": camera[part], "species": y[part]}
+        table = pa.table({**columns, "v": list(rows[part])})
+        parquet.write_table(table, tmp_path / "tables" / f"{i}.parquet", row_group_size=100)
+    for name, values in {"camera": camera, "species": y}.items():
+        lines = [f"{ids[i]},{values[i]}" for i in rng.permutation(len(rows))]
+        (tmp_path / f"{name}.csv").write_text("\n".join([f"image,{name}", *lines]) + "\n")
+    return tmp_path / "tables"
+
+
+def test_a_nuisance_in_a_column_of_the_shards_or_matched_by_id(rpml, cluster, tables, tmp_path):
+    dask = ("--engine", "dask", "--scheduler", cluster.address)
+    options = ("--dim", 4, "--subsample", 700, "--id-column", "image", "-q")
+
+    def fitted(nuisance, *more):
+        out = ("-o", tmp_path / "m.rpml", "--force", "--nuisance", nuisance)
+        rpml("fit", tables, *options, *out, *more)
+        return RPML.load(tmp_path / "m.rpml")
+
+    local, column = fitted("camera"), fitted("camera", *dask)
+    by_id = fitted(tmp_path / "camera.csv", *dask)
+    assert column.whitening_.nuisance.source == "nuisance"
+    assert column.whitening_.nuisance.shared == by_id.whitening_.nuisance.shared
+    assert subspace_distance(column.components_, local.components_) < 1e-4
+    assert subspace_distance(column.components_, by_id.components_) < 1e-12
+    base = ("fit", tables, *options, "-o", tmp_path / "other.rpml", *dask)
+    text = rpml.refused(*base, "--nuisance", "kamera")
+    assert "has no column 'kamera': did you mean 'camera'?" in text
+
+
+def test_labels_in_a_column_of_the_shards_or_matched_by_id(rpml, cluster, tables, tmp_path):
+    dask = ("--engine", "dask", "--scheduler", cluster.address)
+    base = ("evaluate", tables, "--k", 1, "--id-column", "image", "--no-clustering")
+    column = rpml.json(*base, "--label-column", "species", "--columns", "v", *dask)
+    by_id = rpml.json(*base, "--labels", tmp_path / "species.csv", *dask)
+    assert column == by_id == rpml.json(*base, "--labels", tmp_path / "species.csv")
+    assert column == rpml.json(*base, "--label-column", "species")
+    assert column["classes"] == 12
+
+
+def test_recommend(rpml, cluster, tables, tmp_path):
+    """The sample has all of these few rows, so that the advice is the local one."""
+    dask = ("--engine", "dask", "--scheduler", cluster.address)
+    base = ("recommend", tables, "--id-column", "image", "--nuisance", "camera")
+    for more in (("--bytes", 4), ("--dim", 4, "--labels", tmp_path / "species.csv")):
+        one, two = rpml.json(*base, *more), rpml.json(*base, *more, *dask)
+        assert f"--engine dask --scheduler {cluster.address}" in two.pop("next")
+        assert "dask" not in one.pop("next")
+        assert one == two
 
 
 def test_fit_for_a_number_of_bytes(rpml, cluster, rows, shards, tmp_path):

@@ -16,7 +16,7 @@ def values_of(batches):
 
 
 def gather(cluster, source):
-    return np.concatenate(cluster.values(source.each(cluster, values_of)))
+    return np.concatenate(cluster.values(source.each(values_of)))
 
 
 @pytest.mark.parametrize("kind", ["npy", "npz", "parquet"])
@@ -73,7 +73,9 @@ def test_dask_array(cluster, rows):
     np.testing.assert_array_equal(gather(cluster, source), rows)
     bad = rows.copy()
     bad[700, 3] = np.nan
-    with pytest.raises(InputError, match=r"Dask array, from row 400 on: row 300, column 3 is NaN"):
+    with pytest.raises(
+        InputError, match=r"Dask array, from row 400 on: row 300, column 3 .*is NaN"
+    ):
         gather(cluster, open_rows(da.from_array(bad, chunks=400), cluster, partition_rows=500))
     with pytest.raises(InputError, match="two dimensions"):
         open_rows(da.ones(5), cluster)
@@ -101,6 +103,43 @@ def test_bad_shards_are_named(cluster, rows, shards):
     np.save(shards / "part-1.npy", holed)
     with pytest.raises(InputError, match=r"part-1\.npy: row 17, column 2 .*is NaN"):
         gather(cluster, open_rows(shards, cluster))
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz", "parquet", "csv"])
+def test_ids_and_columns_are_read_without_the_vectors(cluster, rows, tmp_path, kind):
+    from rpml.distributed import open_rows, read_columns
+    from rpml.io.features import Layout, ReadOptions
+    from rpml.io.features.writing import open_writer
+
+    ids = np.array([f"img{i}" for i in range(len(rows))], object)
+    camera = [("north", "south")[i % 2] for i in range(len(rows))]
+    for i, part in enumerate(np.split(np.arange(len(rows)), [7, 900])):
+        path, here = tmp_path / f"part-{i}.{kind}", [camera[j] for j in part]
+        if kind == "npz":
+            np.savez(path, X=rows[part], ids=ids[part].astype(str), camera=here)
+            continue
+        kept = {} if kind == "npy" else {"camera": here}
+        layout = Layout("v", [f"f{i}" for i in range(rows.shape[1])], "id", kept=tuple(kept))
+        with open_writer(str(path), layout) as writer:
+            writer.write(rows[part], ids[part], kept)
+    source = open_rows(tmp_path, cluster, options=ReadOptions(exclude=("camera",)))
+    data = read_columns(source, ["camera"] if kind != "npy" else [])
+    assert data.ids.tolist() == ids.tolist()
+    assert data.columns == ({"camera": camera} if kind != "npy" else {})
+    assert data.values.shape == rows.shape
+    np.testing.assert_array_equal(data.values[np.array([3, 8, 1100])], rows[[3, 8, 1100]])
+    assert read_columns(source, ids=False).ids is None
+    if kind == "npy":
+        with pytest.raises(InputError, match=r"part-\d\.npy has no column 'camera': only tables"):
+            read_columns(source, ["camera"])
+        (tmp_path / "part-1.ids.csv").unlink()
+        with pytest.raises(InputError, match=r"part-1\.npy has other ids than .*part-0\.npy"):
+            open_rows(tmp_path, cluster)
+        return
+    for name in ("part-3", "part-4"):
+        path.with_stem(name).write_bytes(path.read_bytes())
+    with pytest.raises(InputError, match=r"id 'img900' is given to rows 900 and 1200 "):
+        read_columns(open_rows(tmp_path, cluster, options=source.options))
 
 
 def test_nothing_to_read(cluster, tmp_path):
@@ -139,7 +178,10 @@ def test_row_groups_are_decoded_once(cluster, tmp_path, monkeypatch, groups):
         return original(self, column, start, width)
 
     monkeypatch.setattr(ArrowSource, "_list_values", counting)
-    read = [_on_pieces(part, values_of, source.options, None) for part in source.parts]
+    read = [
+        _on_pieces(part, work=values_of, options=source.options, model=None)
+        for part in source.parts
+    ]
     np.testing.assert_array_equal(np.concatenate(read), X)
     assert sum(decoded) == len(X)
 
@@ -169,12 +211,12 @@ def test_remote_files_are_read_once_and_not_copied(tmp_path, monkeypatch, kind):
         return found
 
     monkeypatch.setattr(MemoryFile, "read", counting, raising=False)
-    rows, width, *_ = _look(path, options)
-    assert (rows, width) == X.shape
+    seen = _look(path, options)
+    assert (seen.n_rows, seen.n_features) == X.shape
     assert sum(read) < (0.01 if kind == "npy" else 0.5) * len(data)  # a buffer of parquet pages
     middle = 10_000
     pieces = [[(path, 0, middle)], [(path, middle, len(X))]]
-    found = [_on_pieces(piece, values_of, options, None) for piece in pieces]
+    found = [_on_pieces(piece, work=values_of, options=options, model=None) for piece in pieces]
     np.testing.assert_array_equal(np.concatenate(found), X)
     if kind == "npy":  # parquet is split between row groups, of which this file has one
         assert sum(read) < 1.1 * len(data)

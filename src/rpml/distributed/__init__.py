@@ -10,8 +10,8 @@ require("distributed", "distributed", "rpml.distributed")
 
 from rpml.distributed.apply import embed, embedded, evaluate  # noqa: E402
 from rpml.distributed.cluster import Cluster, ClusterError  # noqa: E402
-from rpml.distributed.estimator import DaskRPML, read_rows  # noqa: E402
-from rpml.distributed.source import open_rows  # noqa: E402
+from rpml.distributed.estimator import DaskRPML  # noqa: E402
+from rpml.distributed.source import open_rows, read_columns  # noqa: E402
 
 __all__ = [
     "Cluster",
@@ -21,5 +21,5 @@ __all__ = [
     "embedded",
     "evaluate",
     "open_rows",
-    "read_rows",
+    "read_columns",
 ]

@@ -7,7 +7,6 @@ best score among rows of its own class, and the K best among rows of other class
 from __future__ import annotations
 
 from collections.abc import Iterator
-from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -16,9 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rpml.distributed.cluster import Cluster
-from rpml.distributed.source import PartitionedRows, open_rows
+from rpml.distributed.source import PartitionedRows, open_rows, picked
 from rpml.estimator import RPML
-from rpml.estimator.features import column_names
+from rpml.estimator.features import check_features, column_names
 from rpml.evaluation.metrics.retrieval import (
     Ball,
     ball_around,
@@ -96,7 +95,7 @@ def embed(
     while missing:
         left = replace(rows, parts=[rows.parts[i] for i in missing])
         chosen = [names[i] for i in missing]
-        tasks = left.each(cluster, _write, chosen, [columns] * len(missing))
+        tasks = left.each(_write, chosen, [columns] * len(missing))
         cluster.wait(tasks, context or Context(), "embed")
         failed = {
             i: error for i, error in zip(missing, cluster.values(tasks), strict=True) if error
@@ -119,14 +118,8 @@ def embedded(model: RPML, X: object, cluster: Cluster) -> PartitionedRows:
     cluster : Cluster
     """
     rows = open_rows(X, cluster)
-    if rows.n_features != model.n_features_in_:
-        raise InputError(
-            f"the model was fitted on {model.n_features_in_} features, {rows.name} has "
-            f"{rows.n_features}"
-        )
-    plain = copy(model.to_local() if hasattr(model, "to_local") else model).map_only()
-    if hasattr(plain, "feature_names_in_"):  # compared between the shards; batches have none
-        del plain.feature_names_in_
+    plain = model.to_local() if hasattr(model, "to_local") else model
+    plain = check_features(plain, rows, "the model").map_only()
     return replace(rows, model=plain, n_features=len(plain.components_), dtype=np.dtype(np.float32))
 
 
@@ -202,8 +195,8 @@ def evaluate(
     """
     check_metric(metric)
     rows, y, wanted = open_rows(X, cluster), np.asarray(labels), checked_ks(ks)
-    if len(y) != rows.count:
-        raise ValueError(f"got {counted(len(y), 'label')} for {counted(rows.count, 'row')}")
+    if len(y) != len(rows):
+        raise ValueError(f"got {counted(len(y), 'label')} for {counted(len(rows), 'row')}")
     labeled = labeled_mask(y)
     if not labeled.any():
         raise InputError("no row has a label: every label is empty or -1")
@@ -211,31 +204,27 @@ def evaluate(
     codes[labeled] = np.unique(y[labeled], return_inverse=True)[1]
     warn_of_trivial(y[labeled], int(labeled.sum()), wanted)
     k = min(max(wanted), int(labeled.sum()))
-    best, others = _search(cluster, rows, codes, metric, k, context or Context())
+    best, others = _search(rows, codes, metric, k, context or Context())
     # ties within the rounding error count against the rows, as in `recall_at_k`
     limit = best - score_error(np.float64, rows.n_features + (metric == "euclidean"))
     return {k: float(np.mean(others[:, min(k, len(others[0])) - 1] < limit)) for k in wanted}
 
 
 def _search(
-    cluster: Cluster,
-    rows: PartitionedRows,
-    codes: NDArray[np.int32],
-    metric: str,
-    k: int,
-    context: Context,
+    rows: PartitionedRows, codes: NDArray[np.int32], metric: str, k: int, context: Context
 ) -> tuple[Array, Array]:
     """Return `_best` of each query among all rows."""
+    cluster = rows.cluster
     labeled = np.flatnonzero(codes >= 0)
     chosen = labeled[sorted_sample(len(labeled), MAX_QUERIES, context.rng("recall"))]
     inside = np.split(codes, rows.edges[1:-1])
-    parts = rows.each(cluster, _labeled, inside, rows.edges[:-1].tolist())
+    parts = rows.each(_labeled, inside, rows.edges[:-1].tolist())
     cluster.wait(parts, context, "read")
-    found = cluster.values(cluster.each(_pick, parts, [chosen] * len(parts)))
+    found = cluster.values(cluster.each(_pick, parts, wanted=chosen))
     queries = LabeledRows(np.concatenate(found), codes[chosen], chosen)
     ball = ball_around(queries.values) if metric == "euclidean" else None
     held = cluster.hold(queries)
-    scores = cluster.each(_best, parts, *([item] * len(parts) for item in (held, ball, k)))
+    scores = cluster.each(_best, parts, [held] * len(parts), ball=ball, k=k)
     cluster.wait(scores, context, "recall")
     best: tuple[Array, Array] = cluster.value(cluster.total(scores, _combined))
     return best
@@ -244,12 +233,7 @@ def _search(
 def _labeled(batches: Iterator[Batch], codes: NDArray[np.int32], start: int) -> LabeledRows:
     """Load the labeled rows of a partition, whose first row has the number `start`."""
     inside = np.flatnonzero(codes >= 0)
-    blocks, seen = [], 0
-    for batch in batches:
-        low, high = np.searchsorted(inside, (seen, seen + len(batch.values)))
-        blocks.append(batch.values[inside[low:high] - seen])
-        seen += len(batch.values)
-    return LabeledRows(np.concatenate(blocks), codes[inside], inside + start)
+    return LabeledRows(picked(batches, inside), codes[inside], inside + start)
 
 
 def _pick(part: LabeledRows, wanted: NDArray[np.intp]) -> Array:

@@ -119,17 +119,18 @@ class Cluster:
         with self.failures(), dask.config.set(_QUIET):
             return self.client.submit(work, *arguments, key=_key(work), pure=False)
 
-    def each(self, work: Callable[..., Any], *columns: Sequence[object]) -> list[Task]:
+    def each(
+        self, work: Callable[..., Any], /, *columns: Sequence[object], **shared: Any
+    ) -> list[Task]:
         """Submit a task for every row of the columns, in one message to the scheduler."""
         keys = [f"{_key(work)}-{i}" for i in range(len(columns[0]))]
         with self.failures(), dask.config.set(_QUIET):
-            return list(self.client.map(work, *map(list, columns), key=keys, pure=False))
+            return list(self.client.map(work, *map(list, columns), key=keys, pure=False, **shared))
 
     def values(self, tasks: Sequence[Task]) -> list[Any]:
         """Return the results of several tasks on the client; for small results only."""
+        self.wait(tasks, Context(), self.stage)
         with self.failures():
-            loop = self.client.loop
-            self._patiently(lambda left: list(as_completed(tasks, loop=loop, timeout=left)))
             return list(self.client.gather(list(tasks)))
 
     def hold(self, value: object) -> Task:

@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
@@ -21,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.distributed.cluster import Cluster, Task
-from rpml.distributed.source import PartitionedRows, open_rows
+from rpml.distributed.source import PartitionedRows, open_rows, picking
 from rpml.estimator import RPML, Embedding
 from rpml.estimator.fitted import calibrate, set_fitted, warn_of_training
 from rpml.estimator.knowledge import fit_inputs
@@ -44,7 +43,6 @@ from rpml.runtime.rows import (
     divided,
     divisor,
     float_dtype,
-    sorted_sample,
     unit_rows,
 )
 from rpml.runtime.threads import using_jobs
@@ -130,40 +128,31 @@ class DaskRPML(LazyEmbedding, RPML):
         if unknown := inputs.keys() - inspect.signature(RPML.fit).parameters.keys():
             raise TypeError(f"DaskRPML.fit() has no argument {min(unknown)!r}")
         if isinstance(cluster, Cluster):
-            return self._fit(X, y, inputs, store, cluster)
+            return self._fit(open_rows(X, cluster), y, inputs, store)
         with Cluster(cluster) as started:
             logger.info("Dask dashboard: %s", started.dashboard)
-            return self._fit(X, y, inputs, store, started)
+            return self._fit(open_rows(X, started), y, inputs, store)
 
     def _fit(
-        self,
-        X: object,
-        y: ArrayLike | None,
-        inputs: Json,
-        store: Checkpoint | None,
-        cluster: Cluster,
+        self, rows: PartitionedRows, y: ArrayLike | None, inputs: Json, store: Checkpoint | None
     ) -> Self:
-        rows = open_rows(X, cluster)
-        n = rows.count
+        n = len(rows)
         if n < 2:
             raise ValueError(f"X has {n} row: at least 2 are needed.")
         if self.subsample is None or n <= self.subsample:
-            report = Context(report=self.callback or (lambda progress: None))
-            super().fit(read_rows(cluster, rows, n, report), y, store=store, **inputs)
+            super().fit(rows[np.arange(n)], y, store=store, **inputs)
         else:
             known = fit_inputs(self, cast("Array", rows), y, **inputs)
-            self._fit_sample(rows, known, self._context(store), cluster)
+            self._fit_sample(rows, known, self._context(store))
         if rows.feature_names is not None:
             self.feature_names_in_ = np.array(rows.feature_names, dtype=object)
         return self
 
-    def _fit_sample(
-        self, rows: PartitionedRows, inputs: FitInputs, context: Context, cluster: Cluster
-    ) -> None:
+    def _fit_sample(self, rows: PartitionedRows, inputs: FitInputs, context: Context) -> None:
         """Learn from the moments of all rows and a sample of them."""
         n, d = rows.shape
         wanted = rows_needed(inputs, self, context)
-        values, moments = gather_rows(cluster, rows, wanted, self.normalize_input, context)
+        values, moments = gather_rows(rows, wanted, self.normalize_input, context)
         as_they_are = self.normalize_input or self.whiten is None
         scale = divisor(common_scale(values) if as_they_are else moments.scale, as_they_are)
         sample = cast("Array", SampledRows(divided(values, scale), wanted, (n, d)))
@@ -252,31 +241,8 @@ class SampledRows:
         return f"SampledRows({data_digest(self.values, self.rows, self.shape)})"
 
 
-def read_rows(cluster: Cluster, rows: PartitionedRows, size: int, context: Context) -> Array:
-    """Return random rows in their order; all of them if there are no more."""
-    wanted = sorted_sample(rows.count, size, context.rng("read"))
-    tasks = rows.each(cluster, _picked, _positions(rows, wanted))
-    cluster.wait(tasks, context, "read")
-    values = np.concatenate([part for part in cluster.values(tasks) if len(part)])
-    return values.astype(float_dtype(rows), copy=False)
-
-
-def _picked(batches: Iterator[Batch], wanted: NDArray[np.intp]) -> Array:
-    blocks: list[Array] = [np.empty((0, 0))]
-    seen = 0
-    for batch in batches:
-        a, b = np.searchsorted(wanted, (seen, seen + len(batch.values)))
-        blocks.append(batch.values[wanted[a:b] - seen])
-        seen += len(batch.values)
-    return np.concatenate(blocks[1:] or blocks)
-
-
 def gather_rows(
-    cluster: Cluster,
-    rows: PartitionedRows,
-    wanted: NDArray[np.intp],
-    unit_norm: bool,
-    context: Context,
+    rows: PartitionedRows, wanted: NDArray[np.intp], unit_norm: bool, context: Context
 ) -> tuple[Array, Moments]:
     """Return the wanted rows, given in ascending order, and the moments of all (unit) rows.
 
@@ -286,11 +252,11 @@ def gather_rows(
     if saved := context.load(_STAGE, key):
         arrays, figures = saved
         return arrays["values"], Moments(figures["n_rows"], arrays["mean"], arrays["products"])
-    precision = float_dtype(rows)
+    precision, cluster = float_dtype(rows), rows.cluster
 
     def measure(chosen: NDArray[np.intp], dtype: Float) -> tuple[list[Task], Task]:
         work = partial(_measured, rows.n_features, precision, unit_norm, dtype)
-        tasks = rows.each(cluster, work, _positions(rows, chosen))
+        tasks = rows.each(work, rows.positions(chosen))
         return tasks, cluster.total([cluster.item(task, 0) for task in tasks], combined)
 
     tasks, total = measure(wanted, precision)
@@ -304,13 +270,6 @@ def gather_rows(
     return values, result
 
 
-def _positions(rows: PartitionedRows, wanted: NDArray[np.intp]) -> list[NDArray[np.intp]]:
-    """Return the wanted rows of each partition, by their position there."""
-    cuts = np.searchsorted(wanted, rows.edges).tolist()
-    starts = rows.edges[:-1].tolist()
-    return [wanted[a:b] - start for (a, b), start in zip(pairwise(cuts), starts, strict=True)]
-
-
 def _measured(
     width: int,
     precision: Float,
@@ -321,15 +280,12 @@ def _measured(
 ) -> tuple[Moments, Array]:
     """Return the moments of a partition, from products in `dtype`, and the wanted rows of it."""
     total = Moments(0, np.zeros(width), np.zeros((width, width)))
-    picked, seen = [np.empty((0, width), precision)], 0
-    for batch in batches:
+    picked: list[Array] = [np.empty((0, width), precision)]
+    for batch in picking(batches, wanted, picked):
         rows = np.asarray(batch.values, precision)
-        a, b = np.searchsorted(wanted, (seen, seen + len(rows)))
-        picked.append(rows[wanted[a:b] - seen])
-        seen += len(rows)
         unit = 1.0 if unit_norm else common_scale(rows)  # products in single precision may overflow
         rows = unit_rows(rows) if unit_norm else divided(rows, unit)
         mean = row_sum(rows, False) / len(rows)
         products = second_moments(rows, mean, False, dtype)
         total = combined([total, Moments(len(rows), mean * unit, products * unit**2)])
-    return total, np.concatenate(picked)
+    return total, np.concatenate(picked).astype(precision, copy=False)

@@ -10,8 +10,9 @@ import hashlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -19,17 +20,26 @@ from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
 from rpml.io.features.arrow_files import ArrowSource
-from rpml.io.features.numpy_files import RemoteArray
+from rpml.io.features.numpy_files import ArraySource, RemoteArray
 from rpml.io.features.reading import (
+    check_like,
     check_one_format,
     is_feature_file,
     natural_key,
     open_features,
 )
-from rpml.io.features.source import Batch, FeatureSource, ReadOptions
+from rpml.io.features.source import (
+    Batch,
+    Features,
+    FeatureSource,
+    Ids,
+    ReadOptions,
+    as_ids,
+    check_unique_ids,
+)
 from rpml.runtime.errors import InputError
-from rpml.runtime.rows import Array, as_matrix, first_not_finite
-from rpml.runtime.wording import counted, first_line
+from rpml.runtime.rows import Array, as_matrix, float_dtype
+from rpml.runtime.wording import first_line
 
 if TYPE_CHECKING:
     import dask.array
@@ -51,6 +61,7 @@ Work = Callable[..., Any]
 class PartitionedRows:
     """Partitions of the rows: partition i has the rows edges[i] to edges[i + 1]."""
 
+    cluster: Cluster = field(repr=False)
     edges: NDArray[np.int64]
     n_features: int
     dtype: np.dtype[np.generic]
@@ -67,28 +78,34 @@ class PartitionedRows:
     output: str = "float"
     """Of the model, as in `RPML.transform`."""
 
-    @property
-    def count(self) -> int:
-        return int(self.edges[-1])
-
     def __len__(self) -> int:
-        return self.count
+        return int(self.edges[-1])
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.count, self.n_features
+        return len(self), self.n_features
 
-    def each(self, cluster: Cluster, work: Work, *columns: Sequence[object]) -> list[Task]:
+    def __getitem__(self, rows: NDArray[np.intp]) -> Array:
+        """Read rows by number, in ascending order, as of an array."""
+        parts = self.cluster.values(self.each(picked, self.positions(rows)))
+        values = np.concatenate([part for part in parts if len(part)])
+        return values.astype(float_dtype(self), copy=False)
+
+    def positions(self, wanted: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+        """Return the wanted rows of each partition, by their position there."""
+        parts = np.split(wanted, np.searchsorted(wanted, self.edges[1:-1]))
+        return [part - start for part, start in zip(parts, self.edges[:-1], strict=True)]
+
+    def each(self, work: Work, *columns: Sequence[object]) -> list[Task]:
         """Submit work(batches, ...) for every partition; the columns have an item for each."""
-        model = None if self.model is None else cluster.hold((self.model, self.output))
-        count = len(self.parts)
+        model = None if self.model is None else self.cluster.hold((self.model, self.output))
+        how = {"work": work, "model": model}
         if self.options is not None:
-            fixed = ([work] * count, [self.options] * count, [model] * count)
-            return cluster.each(_on_pieces, self.parts, *fixed, *columns)
-        with cluster.failures():
-            blocks = cluster.client.compute(self.parts)
+            return self.cluster.each(_on_pieces, self.parts, *columns, options=self.options, **how)
+        with self.cluster.failures():
+            blocks = self.cluster.client.compute(self.parts)
         names = [f"{self.name}, from row {start} on" for start in self.edges[:-1].tolist()]
-        return cluster.each(_on_block, blocks, [work] * count, names, [model] * count, *columns)
+        return self.cluster.each(_on_block, blocks, names, *columns, **how)
 
     def digest(self) -> str:
         """Return a hash that changes with the files or the Dask collection; nothing is read."""
@@ -115,13 +132,13 @@ def open_rows(
     threads.
     """
     if isinstance(X, PartitionedRows):
-        return X
+        return replace(X, cluster=cluster)
     workers = cluster.workers()
     least = 1 if by_size else sum(workers.values()) * (2 if len(workers) > 1 else 1)
     if isinstance(X, str | Path):
         return _open_shards(str(X), cluster, options or ReadOptions(), partition_rows, least)
     if hasattr(X, "dask") and hasattr(X, "chunks"):
-        return _from_array(cast("dask.array.Array", X), partition_rows, least)
+        return _from_array(cast("dask.array.Array", X), cluster, partition_rows, least)
     if hasattr(X, "dask") and hasattr(X, "to_delayed"):
         return _from_table(X, cluster, options or ReadOptions())
     raise TypeError(
@@ -130,7 +147,9 @@ def open_rows(
     )
 
 
-def _from_array(X: dask.array.Array, partition_rows: int | None, least: int) -> PartitionedRows:
+def _from_array(
+    X: dask.array.Array, cluster: Cluster, partition_rows: int | None, least: int
+) -> PartitionedRows:
     if X.ndim != 2 or np.isnan(X.shape[0]):
         raise InputError(
             f"the Dask array has shape {X.shape}: it must have two dimensions of known size "
@@ -139,16 +158,15 @@ def _from_array(X: dask.array.Array, partition_rows: int | None, least: int) -> 
     n, width = X.shape
     edges = _edges(n, width * X.dtype.itemsize, partition_rows, least)
     blocks = X.rechunk((tuple(int(s) for s in np.diff(edges)), (width,))).to_delayed().ravel()
-    return PartitionedRows(
-        edges, width, np.dtype(X.dtype), list(blocks), X.name, name="the Dask array"
-    )
+    about = edges, width, np.dtype(X.dtype)
+    return PartitionedRows(cluster, *about, list(blocks), X.name, name="the Dask array")
 
 
 def _from_table(X: Any, cluster: Cluster, options: ReadOptions) -> PartitionedRows:
     """Return the vectors of a Dask Series, or of the only or the named column of a DataFrame."""
-    columns = list(getattr(X, "columns", [])) if X.ndim == 2 else []
-    wanted = list(options.columns or columns)
     if X.ndim == 2:
+        columns = list(X.columns)
+        wanted = list(options.columns or columns)
         if len(wanted) != 1 or wanted[0] not in columns:
             raise InputError(
                 f"the Dask DataFrame has the columns {', '.join(map(str, columns))}: pass the one "
@@ -163,8 +181,8 @@ def _from_table(X: Any, cluster: Cluster, options: ReadOptions) -> PartitionedRo
             raise InputError(f"{name} has no rows")
         first = cluster.client.compute(blocks[int(np.argmax(np.array(sizes) > 0))])
     width, dtype = cluster.value(cluster.submit(_look_at_block, first, name))
-    edges = np.cumsum([0, *sizes])
-    return PartitionedRows(edges, width, np.dtype(dtype), blocks, str(X._name), name=name)
+    about = np.cumsum([0, *sizes]), width, np.dtype(dtype)
+    return PartitionedRows(cluster, *about, blocks, str(X._name), name=name)
 
 
 def _look_at_block(block: Any, name: str) -> tuple[int, str]:
@@ -174,29 +192,50 @@ def _look_at_block(block: Any, name: str) -> tuple[int, str]:
 
 Model = tuple["RPML", str]
 """A fitted model and the output of its `transform`."""
-Look = tuple[int, int, str, tuple[str, ...] | None, tuple[int, ...]]
-"""(rows, columns, dtype, column names, rows of each row group) of a shard."""
+_KNOWN = ("dtype", "name", "feature_names", "kept_names", "has_ids", "row_groups")
+"""What a `FeatureSource` says about its file, besides its shape."""
 
 
 def _open_shards(
     address: str, cluster: Cluster, options: ReadOptions, partition_rows: int | None, least: int
 ) -> PartitionedRows:
     paths, identity = shard_addresses(address)
-    seen: list[Look] = cluster.values(cluster.each(_look, paths, [options] * len(paths)))
-    first = seen[0]
-    for path, shard in zip(paths, seen, strict=True):
-        if shard[1] != first[1]:
-            raise InputError(f"{path} has {counted(shard[1], 'column')}, {paths[0]} has {first[1]}")
-        if shard[3] != first[3]:
-            raise InputError(f"{path} has other column names than {paths[0]}")
-    sizes = [shard[0] for shard in seen]
-    dtype = np.result_type(*(np.dtype(shard[2]) for shard in seen))
-    edges = _edges(sum(sizes), first[1] * dtype.itemsize, partition_rows, least)
-    if any(shard[4] for shard in seen):
-        groups = [rows for shard in seen for rows in shard[4] or (shard[0],)]
+    shards = cluster.values(cluster.each(_look, paths, options=options))
+    first, width = shards[0], shards[0].n_features
+    for shard in shards[1:]:
+        check_like(shard, first)
+    sizes = [shard.n_rows for shard in shards]
+    dtype = np.result_type(*(shard.dtype for shard in shards))
+    edges = _edges(sum(sizes), width * dtype.itemsize, partition_rows, least)
+    if any(shard.row_groups for shard in shards):
+        groups = chain(*(shard.row_groups or (shard.n_rows,) for shard in shards))
         edges = _between(edges, np.cumsum([0, *groups]))
-    pieces = cut(paths, sizes, edges)
-    return PartitionedRows(edges, first[1], dtype, pieces, identity, options, first[3], address)
+    about = edges, width, dtype, cut(paths, sizes, edges), identity
+    return PartitionedRows(cluster, *about, options, first.feature_names, address)
+
+
+def read_columns(rows: PartitionedRows, names: Sequence[str] = (), ids: bool = True) -> Features:
+    """Return the rows, which stay where they are, with their ids and columns that are not features.
+
+    Only these columns are read, by the workers; the client holds a value per row of each.
+    """
+    files = chain(*rows.parts) if rows.options and (names or ids) else ()
+    paths = list(dict.fromkeys(path for path, _, _ in files))
+    tasks = rows.cluster.each(_columns, paths, options=rows.options, names=list(names), ids=ids)
+    shards = zip(*rows.cluster.values(tasks), strict=True)
+    known, *columns = [list(chain(*parts)) for parts in shards] or [[]]
+    data = Features(cast("Array", rows), as_ids(known) if known else None, name=rows.name)
+    check_unique_ids(data.ids, rows.name)
+    read = dict(zip(names, columns, strict=True))
+    return replace(data, feature_names=rows.feature_names, columns=read)
+
+
+def _columns(
+    path: str, options: ReadOptions, names: list[str], ids: bool
+) -> list[Sequence[object] | Ids]:
+    source = _open_shard(path, options)
+    known = source.ids() if ids else None
+    return [() if known is None else known, *map(source.column, names)]
 
 
 def shard_addresses(address: str) -> tuple[list[str], str]:
@@ -224,8 +263,7 @@ def shard_addresses(address: str) -> tuple[list[str], str]:
     known = [system.info(entry) for entry in entries]
     times = ("mtime", "ETag", "LastModified", "updated")
     stamps = [(info["size"], *(str(info[t]) for t in times if t in info)) for info in known]
-    local = "file" in system.protocol
-    names = [entry if local else system.unstrip_protocol(entry) for entry in entries]
+    names = [e if "file" in system.protocol else system.unstrip_protocol(e) for e in entries]
     return ([address] if is_file else names), repr([*zip(names, stamps, strict=True)])
 
 
@@ -286,23 +324,21 @@ def _open_shard(path: str, options: ReadOptions) -> FeatureSource:
     return source
 
 
-def _look(path: str, options: ReadOptions) -> Look:
+def _look(path: str, options: ReadOptions) -> SimpleNamespace:
     source = _open_shard(path, options)
-    rows = source.n_rows
-    if rows is None:
-        rows = sum(len(batch.values) for batch in source.batches())
-    dtype = np.dtype(source.dtype).str
-    return rows, source.n_features, dtype, source.feature_names, source.row_groups
+    rows = source.n_rows or sum(len(batch.values) for batch in source.batches())
+    known = {name: getattr(source, name) for name in _KNOWN}
+    return SimpleNamespace(n_rows=rows, n_features=source.n_features, **known)
 
 
 def _on_pieces(
-    pieces: list[Piece], work: Work, options: ReadOptions, model: Model | None, *more: object
+    pieces: list[Piece], *more: object, work: Work, options: ReadOptions, model: Model | None
 ) -> Any:
     batches = (batch for piece in pieces for batch in read_piece(piece, options))
     return work(_embedded(batches, model), *more)
 
 
-def _on_block(block: Any, work: Work, name: str, model: Model | None, *more: object) -> Any:
+def _on_block(block: Any, name: str, *more: object, work: Work, model: Model | None) -> Any:
     batches = [_checked(block, name)] if len(block) else []
     return work(_embedded(iter(batches), model), *more)
 
@@ -312,6 +348,26 @@ def _embedded(batches: Iterator[Batch], model: Model | None) -> Iterator[Batch]:
         if model is not None:
             fitted, output = model
             batch = replace(batch, values=np.asarray(fitted.transform(batch.values, output=output)))
+        yield batch
+
+
+def picked(batches: Iterator[Batch], wanted: NDArray[np.intp]) -> Array:
+    """Return rows of a partition by their position there, ascending."""
+    blocks: list[Array] = []
+    for _ in picking(batches, wanted, blocks):
+        pass
+    return np.concatenate(blocks or [np.empty((0, 0))])
+
+
+def picking(
+    batches: Iterator[Batch], wanted: NDArray[np.intp], blocks: list[Array]
+) -> Iterator[Batch]:
+    """Yield the batches of a partition, and append the wanted rows of each to the blocks."""
+    seen = 0
+    for batch in batches:
+        a, b = np.searchsorted(wanted, (seen, seen + len(batch.values)))
+        blocks.append(batch.values[wanted[a:b] - seen])
+        seen += len(batch.values)
         yield batch
 
 
@@ -340,9 +396,4 @@ def _checked(block: Any, name: str) -> Batch:
     if values.dtype.kind not in "fiub" or values.ndim != 2:
         kind = f"dtype {values.dtype}, shape {values.shape}"
         raise InputError(f"{name}: {kind}, and features must be rows of real numbers{_ADVICE}")
-    rows: Array = values
-    bad = first_not_finite(rows)
-    if bad is not None:
-        what = "NaN" if np.isnan(rows[bad]) else "infinite"
-        raise InputError(f"{name}: row {bad[0]}, column {bad[1]} is {what}: remove or fill it")
-    return Batch(0, rows)
+    return next(ArraySource(values, name).batches(len(values)))

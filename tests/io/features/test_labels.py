@@ -30,6 +30,20 @@ def test_every_kind(labels_file):
     assert read_labels(labels_file, 4).tolist() == Y
 
 
+def test_a_column_of_a_folder_of_shards(tmp_path):
+    """In natural order, matched by id if the shards have ids."""
+    for i, name in ((10, "b"), (2, "a")):
+        table = pa.table({"id": [f"{name}1", f"{name}2"], "y": [name, None], "v": [[1.0], [2.0]]})
+        pq.write_table(table, tmp_path / f"part-{i}.parquet")
+    assert read_labels(tmp_path, 4, column="y", id_column="", partial=True).tolist() == [
+        "a", None, "b", None
+    ]  # fmt: skip
+    ids = as_ids(["b1", "a2", "a1", "b2"])
+    assert read_labels(tmp_path, 4, ids, "y", partial=True).tolist() == ["b", None, "a", None]
+    with pytest.raises(InputError, match=r"part-2\.parquet has no column 'z'"):
+        read_labels(tmp_path, 4, column="z")
+
+
 def test_another_length(labels_file):
     with pytest.raises(InputError, match="has 4 values, the features have 5 rows"):
         read_labels(labels_file, 5)

@@ -1,13 +1,19 @@
 """rpml compare: RPML next to its alternatives, and which one to use."""
 
 from dataclasses import asdict
+from functools import partial
 
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.commands.recommend import next_step
 from rpml.cli.console import Console
 from rpml.cli.options.knowledge import nuisance_files, read_compared
-from rpml.cli.options.reading import LabeledReadingOptions, check_text_table, write_text_table
+from rpml.cli.options.reading import (
+    EngineOptions,
+    LabeledReadingOptions,
+    check_text_table,
+    write_text_table,
+)
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import text_table
 
@@ -65,7 +71,8 @@ def run(
 
     if output is not None:
         check_text_table(output, force, [features, labels, queries, *nuisance_files(nuisance)])
-    data, y, known, n_read = read_compared(features, labels, nuisance, queries, reading)
+    load = partial(EngineOptions().load, console)
+    data, y, known, n_read = read_compared(features, labels, nuisance, queries, reading, load)
     values = data.values
     if len(values) < n_read:
         console.note(f"{len(values):,} of {n_read:,} rows have a label: only these are compared")

@@ -65,10 +65,10 @@ def run(
             files = embed(
                 fitted, rows, output, cluster, kind=kind, output=codes or "float", context=context
             )
-        fields = {"output": output, "rows": rows.count, "dim": size, "codes": codes}
+        fields = {"output": output, "rows": len(rows), "dim": size, "codes": codes}
         fields["files"] = len(files)
         text = (
-            f"{output}: {counted(rows.count, 'row')}, {counted(size, 'dimension')}, "
+            f"{output}: {counted(len(rows), 'row')}, {counted(size, 'dimension')}, "
             f"{counted(len(files), 'file')}"
         )
     else:

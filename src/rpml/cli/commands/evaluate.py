@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rpml.cli import options as opt
 from rpml.cli.command import command
@@ -43,7 +43,7 @@ def run(
     """Score vectors, or their embedding, against labels."""
     from rpml.estimator.features import check_features, load_embedded
     from rpml.evaluation.metrics import bounded_scores, kmeans_labels, recall_at_k
-    from rpml.io.features.labels import labeled_mask, read_labels
+    from rpml.io.features.labels import labeled_mask
     from rpml.runtime.context import Context, Progress
     from rpml.runtime.intervals import bounded, share_interval
 
@@ -59,14 +59,13 @@ def run(
         from rpml.distributed import embedded, evaluate
         from rpml.distributed.apply import MAX_QUERIES
 
-        with engine.cluster(console) as cluster:
-            rows = engine.open_rows(features, reading.options(excluded), cluster, console)
-            by_id = "" if path == features else None  # by order within one file
-            y = read_labels(path, rows.count, None, reading.label_column, by_id, partial=True)
+        read, by_id = reading.options(excluded), path != features
+        with engine.load(console, features, read, by_id) as data:
+            rows: Any = data.values
+            y, run = reading.read_labels(path, data), Context(report=console.reporter())
             if fitted is not None:
-                rows = embedded(check_features(fitted, rows, str(model)), rows, cluster)
-            context = Context(report=console.reporter())
-            recall = evaluate(rows, y, cluster, ks=tuple(wanted), metric=metric, context=context)
+                rows = embedded(check_features(fitted, rows, str(model)), rows, rows.cluster)
+            recall = evaluate(rows, y, rows.cluster, ks=tuple(wanted), metric=metric, context=run)
         n, size, y = len(y), rows.n_features, y[labeled_mask(y)]
         queries = min(len(y), MAX_QUERIES)
     else:

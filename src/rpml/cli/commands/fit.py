@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING, Any
 from rpml.cli import options as opt
 from rpml.cli.command import Interrupted, command
 from rpml.cli.console import STAGES, Console, Stopper, answering, fields_text
-from rpml.cli.options.knowledge import nuisance_columns, nuisance_files, read_knowledge
+from rpml.cli.options.knowledge import (
+    nuisance_columns,
+    nuisance_files,
+    read_knowledge,
+    sampled_rows,
+)
 from rpml.cli.options.reading import EngineOptions, LabeledReadingOptions
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
-    from rpml.distributed.cluster import Cluster
-    from rpml.distributed.source import PartitionedRows
     from rpml.estimator import RPML, ResumableFit
     from rpml.io.features import Features, ReadOptions
     from rpml.runtime.context import Json
@@ -127,16 +130,9 @@ class SupervisionOptions:
         names = {name: path and os.path.basename(path) for name, path in files.items()}
         return {k: v for k, v in {**names, **vars(reading)}.items() if v is not None}
 
-    def reading_options(
-        self, features: str, reading: LabeledReadingOptions, on_dask: bool
-    ) -> ReadOptions:
+    def reading_options(self, features: str, reading: LabeledReadingOptions) -> ReadOptions:
         """Return how to read the vectors: without the columns that say something else."""
         excluded, columns = reading.excluded(features, self.labels), nuisance_columns(self.nuisance)
-        if on_dask and columns:
-            raise InputError(
-                f"--nuisance {columns[0]} is not a file: with --engine dask give one value per row "
-                "in a file"
-            )
         return reading.options((*excluded, *columns))
 
     def read(
@@ -193,14 +189,14 @@ def run(
     Where the vectors give no evidence for more, the model is PCA of unit rows and says so.
     """
     from rpml.estimator import ResumableFit
-    from rpml.io.features import Features, open_features
+    from rpml.io.features import open_features
     from rpml.runtime.context import Progress
 
     on_dask = engine.on_dask(method.memory)
     if n_bytes is not None and method.dim is not None:
         raise InputError("--bytes does not go with --dim: it chooses the dimensions")
     model = method.build(on_dask)
-    read = supervision.reading_options(features, reading, on_dask)
+    read = supervision.reading_options(features, reading)
     if dry_run:
         if on_dask:
             raise InputError("--dry-run is for --engine local: it measures this machine")
@@ -215,9 +211,10 @@ def run(
     with ExitStack() as stack:
         inputs: Json = {}
         if on_dask:
-            inputs["cluster"] = stack.enter_context(engine.cluster(console, method.memory))
-            rows = engine.open_rows(features, read, inputs["cluster"], console)
-            data = Features(rows, None, "id", rows.feature_names, features)  # type: ignore[arg-type]
+            by_id = any(path not in (None, features) for path in supervision.paths())
+            load = engine.load(console, features, read, by_id, method.memory)
+            data = stack.enter_context(load)
+            inputs["cluster"] = data.values.cluster  # type: ignore[attr-defined]
         else:
             source = open_features(features, read)
             report = console.reporter()
@@ -259,22 +256,11 @@ def choose_code(X: Any, n_bytes: int, seed: int, inputs: Json) -> tuple[Any, Arr
 
     known = {name: inputs.get(name) for name in ("nuisance", "queries")}
     if "cluster" in inputs:
-        X = sample_of(X, inputs["cluster"], known)
+        rows = sampled_rows(len(X))
+        X = X[rows]
+        if known["nuisance"] is not None:
+            known["nuisance"] = known["nuisance"][rows]
     return recommend(X, bytes=n_bytes, random_state=seed, **known), X
-
-
-def sample_of(rows: PartitionedRows, cluster: Cluster, known: Json) -> Array:
-    """Read random rows for the choice of a code; a nuisance is reduced to them."""
-    from rpml.distributed import read_rows
-    from rpml.method.codes import CODEBOOK_ROWS
-    from rpml.runtime.context import Context
-    from rpml.runtime.rows import sorted_sample
-
-    context = Context()
-    if known["nuisance"] is not None:  # the same rows: a stage has one random stream
-        chosen = sorted_sample(rows.count, CODEBOOK_ROWS, context.rng("read"))
-        known["nuisance"] = known["nuisance"][chosen]
-    return read_rows(cluster, rows, CODEBOOK_ROWS, context)
 
 
 def outcome_text(model: RPML, data: Features | None, nuisance: Any, fields: Json) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
@@ -13,7 +14,7 @@ from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
 from rpml.cli.options.knowledge import read_compared
-from rpml.cli.options.reading import LabeledReadingOptions
+from rpml.cli.options.reading import EngineOptions, LabeledReadingOptions
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import text_table
 
@@ -28,13 +29,16 @@ Examples:
   rpml recommend vectors.npy --bytes 16
   rpml recommend vectors.npy --keep 0.9 --queries queries.npy
   rpml recommend texts.parquet --nuisance language
+  rpml recommend shards/ --bytes 16 --engine dask --scheduler tcp://host:8786
 \b
 Without labels, methods are judged by held-out neighbors: how well they rank, in one half of the
 features, the rows that the other half finds near. With labels, Recall@1 on classes that were not
 used to fit decides. With --bytes, codes of equal bytes are compared on a sample of the rows, which
-is searched by float queries, and --queries are those whose nearest rows are to be kept.
+is searched by float queries, and --queries are those whose nearest rows are to be kept. On Dask the
+rows are 20,000 random ones, of those with a label if there are labels.
 """
-Given = Mapping[str, str | None]
+ENGINE = ("engine", "scheduler", "workers")
+Given = Mapping[str, str | int | None]
 """The files and columns of a command, from which the next one is made."""
 NOTE = """[...]: 95% intervals; shares of the 10 nearest rows by the raw vectors, and by the float
 embedding, that stay among the 10 nearest by the code"""
@@ -56,6 +60,7 @@ def run(
     queries: str | None = opt.QUERIES,
     seed: int = opt.SEED,
     reading: LabeledReadingOptions,
+    engine: EngineOptions,
     console: Console,
 ) -> None:
     """Recommend a method and a size; labels are optional."""
@@ -63,9 +68,12 @@ def run(
     from rpml.evaluation.recommendation import recommend
     from rpml.evaluation.registry import METHODS
 
-    data, y, given, _ = read_compared(features, labels, nuisance, queries, reading)
+    load = partial(engine.load, console)
+    data, y, given, _ = read_compared(features, labels, nuisance, queries, reading, load)
     known = {**given, "y": y, "random_state": seed}
     options = {"features": features, "nuisance": nuisance, "queries": queries}
+    if engine.on_dask():
+        options |= {name: getattr(engine, name) for name in ENGINE}
     if n_bytes is not None or keep is not None:
         if dim is not None:
             raise InputError("--bytes and --keep choose the dimensions: leave out --dim")
@@ -86,7 +94,7 @@ def run(
         for name, gain in advice.evidence.items()
     ]
     shown = text_table([("method", figure, "95% interval"), *lines]) + "\n\n" if lines else ""
-    kind = "Rows " if data.ids is None else ""
+    kind = "Rows " if data.ids is None or data.id_name == "row" else ""
     question = [f"{kind}{separated_question(pairs)}"] if pairs else []
     text = "\n".join([*advice.reasons, *question, f"Next: {step}"])
     console.result({**asdict(advice), "separated": pairs, "next": step}, shown + text)
@@ -95,8 +103,8 @@ def run(
 def fit_command(given: Given, option: str, size: int, known: Iterable[str]) -> str:
     """Return the command that fits with this size and what is known."""
     words = ["rpml", "fit", str(given["features"]), option, str(size)]
-    for name in known:
-        words += [f"--{name}", str(given[name])]
+    for name in (*known, *ENGINE):
+        words += [f"--{name}", str(given[name])] if given.get(name) else []
     return f"{shlex.join(words)} -o model.rpml"
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +16,12 @@ from rpml.runtime.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rpml.io.features import Features
+    from rpml.io.features import Features, ReadOptions
     from rpml.runtime.context import Json
     from rpml.runtime.rows import Array
+
+    Load = Callable[[str, ReadOptions, bool], AbstractContextManager[Features]]
+    """Opens the vectors of a path, with or without their ids."""
 
 
 def nuisance_columns(nuisance: str | None) -> tuple[str, ...]:
@@ -63,26 +68,44 @@ def read_compared(
     nuisance: str | None,
     queries: str | None,
     reading: LabeledReadingOptions,
+    load: Load,
 ) -> tuple[Features, NDArray[Any] | None, Json, int]:
     """Read the rows that a command compares; with labels only those that have one.
 
-    Returns vectors with ids, labels, the arguments nuisance and queries of `RPML.fit`, and the
-    number of rows that were read.
+    Of rows on a cluster, a sample. Returns vectors with ids, labels, the arguments nuisance and
+    queries of `RPML.fit`, and the number of rows that were read.
     """
+    import numpy as np
+
     from rpml.io.features.labels import labeled_mask
+    from rpml.io.features.source import as_ids
 
     path = reading.labels_path(features, labels)
     excluded = (*reading.excluded(features, labels), *nuisance_columns(nuisance))
-    data = reading.open(features, excluded).load()
-    known, n_read = read_knowledge(nuisance, queries, data, reading), len(data.values)
-    if path is None:
-        return data, None, known, n_read
-    y = reading.read_labels(path, data)
-    rows = labeled_mask(y)
+    by_id = path not in (None, features) or bool(nuisance_files(nuisance))
+    with load(features, reading.options(excluded), by_id) as data:
+        known, n_read = read_knowledge(nuisance, queries, data, reading), len(data.values)
+        y = None if path is None else reading.read_labels(path, data)
+        rows = np.arange(n_read) if y is None else np.flatnonzero(labeled_mask(y))
+        if hasattr(data.values, "cluster"):
+            rows = rows[sampled_rows(len(rows))]
+        elif y is None:
+            return data, None, known, n_read
+        values = data.values[rows]
     if "nuisance" in known:
         known["nuisance"] = known["nuisance"][rows]
-    ids = None if data.ids is None else data.ids[rows]
-    return replace(data, values=data.values[rows], ids=ids), y[rows], known, n_read
+    ids, id_name = (as_ids(rows), "row") if data.ids is None else (data.ids[rows], data.id_name)
+    chosen = replace(data, values=values, ids=ids, id_name=id_name)
+    return chosen, None if y is None else y[rows], known, n_read
+
+
+def sampled_rows(n: int) -> NDArray[Any]:
+    """Return the rows of a cluster that codes and sizes are chosen by."""
+    from rpml.method.codes import CODEBOOK_ROWS
+    from rpml.runtime.context import Context
+    from rpml.runtime.rows import sorted_sample
+
+    return sorted_sample(n, CODEBOOK_ROWS, Context().rng("read"))
 
 
 def read_nuisance(nuisance: str, data: Features, reading: LabeledReadingOptions) -> NDArray[Any]:
@@ -105,6 +128,7 @@ def read_nuisance_columns(
 ) -> dict[str, NDArray[Any]]:
     """Read the columns of a nuisance by name: that of the column, or of the file."""
     from rpml.io.features import read_labels
+    from rpml.io.features.labels import as_label_array
 
     columns: dict[str, NDArray[Any]] = {}
     for name in parse_names(nuisance) or []:
@@ -119,7 +143,12 @@ def read_nuisance_columns(
             continue
         path, column = (str(data.name), name) if inside else (name, None)
         try:
-            values = read_labels(path, n_rows, data.ids, column, reading.id_column, partial=True)
+            if inside and name in data.columns:
+                values = as_label_array(data.columns[name], path)
+            else:
+                values = read_labels(
+                    path, n_rows, data.ids, column, reading.id_column, partial=True
+                )
         except InputError as error:
             raise InputError(f"--nuisance {name}: {error}") from None
         columns[name if inside else Path(name).stem] = _as_numbers(values)

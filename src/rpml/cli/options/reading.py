@@ -76,10 +76,13 @@ class LabeledReadingOptions(ReadingOptions):
     def read_labels(self, path: str, data: Features) -> NDArray[np.generic]:
         """Read the labels of some rows, at least one, matched by id or by order."""
         from rpml.io.features import read_labels
-        from rpml.io.features.labels import labeled_mask
+        from rpml.io.features.labels import as_label_array, labeled_mask
 
-        n = len(data.values)
-        y = read_labels(path, n, data.ids, self.label_column, self.id_column, partial=True)
+        n, column = len(data.values), self.label_column
+        if path == data.name and column is not None and column in data.columns:
+            y = as_label_array(data.columns[column], path)
+        else:
+            y = read_labels(path, n, data.ids, column, self.id_column, partial=True)
         if not labeled_mask(y).any():
             raise InputError(f"{path}: no row has a label, every one is empty or -1")
         return y
@@ -242,6 +245,30 @@ class EngineOptions:
             )
             yield cluster
 
+    @contextmanager
+    def load(
+        self,
+        console: Console,
+        path: str,
+        options: ReadOptions,
+        ids: bool = True,
+        memory_limit: int | None = None,
+    ) -> Iterator[Features]:
+        """Load the vectors; on Dask they are opened for the block, and the excluded columns read.
+
+        There `ids` says whether they are needed.
+        """
+        if not self.on_dask(memory_limit):
+            from rpml.io.features import open_features
+
+            yield open_features(path, options).load()
+            return
+        from rpml.distributed import read_columns
+
+        with self.cluster(console, memory_limit) as cluster:
+            rows = self.open_rows(path, options, cluster, console)
+            yield replace(read_columns(rows, options.exclude, ids), name=path)
+
     def open_rows(
         self,
         path: str,
@@ -257,7 +284,7 @@ class EngineOptions:
         size = self.partition_rows
         rows = open_rows(address, cluster, options=options, partition_rows=size, by_size=by_size)
         console.note(
-            f"{path}: {counted(rows.count, 'row')} of {counted(rows.n_features, 'feature')}, "
+            f"{path}: {counted(len(rows), 'row')} of {counted(rows.n_features, 'feature')}, "
             f"{rows.dtype}, {counted(len(rows.edges) - 1, 'partition')}"
         )
         return rows

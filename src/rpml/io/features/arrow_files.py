@@ -91,6 +91,13 @@ class ArrowFile:
         except (self._damage, OSError, ValueError) as error:
             raise InputError(f"{self.name} cannot be read: {first_line(error)}") from error
 
+    def column(self, wanted: str | None, usual: tuple[str, ...] = ()) -> list[object]:
+        """Read one column as Python values: that named, one with a usual name, or the only one."""
+        column = self.names[choose_column(self.names, wanted, usual, self.name)]
+        check_plain(self.schema.field(column).type, f"{self.name}: column {column!r}")
+        blocks = self.batches([column], 65536)
+        return [value for block in blocks for value in block.column(0).to_pylist()]
+
     def _checked_batches(self, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         """Read a feather file with validation; otherwise bad offsets crash Arrow."""
         import pyarrow as arrow
@@ -209,6 +216,15 @@ class ArrowSource(FeatureSource):
         skipped = int(ends[first - 1]) if first else 0
         return self._decoded(self.batch_rows(), skipped, list(range(first, last + 1)))
 
+    def ids(self) -> Ids | None:
+        found = [] if self._id is None else self.column(self._id)
+        if None in found:
+            raise InputError(f"{self.name}: row {found.index(None)} of {self._id!r} is empty")
+        return as_ids(found) if self.has_ids else None
+
+    def column(self, name: str) -> list[object]:
+        return self._file.column(name)
+
     def _decoded(self, rows: int, start: int, groups: list[int] | None = None) -> Iterator[Batch]:
         columns = {*self._names, *self.kept_names, *([] if self._id is None else [self._id])}
         for block in self._file.batches(sorted(columns), rows, groups):
@@ -253,12 +269,3 @@ def _numbers(column: pa.Array) -> Array:
     if values.dtype == object:  # booleans or integers with missing values
         values = np.array([np.nan if v is None else v for v in values], dtype=np.float64)
     return values.astype(np.float32) if values.dtype.kind == "b" else values
-
-
-def read_arrow_column(path: Path, wanted: str | None, usual: tuple[str, ...]) -> list[object]:
-    """Read one column as Python values: the one named, one with a usual name, or the only one."""
-    file = ArrowFile(path)
-    column = file.names[choose_column(file.names, wanted, usual, str(path))]
-    check_plain(file.schema.field(column).type, f"{path}: column {column!r}")
-    blocks = file.batches([column], 65536)
-    return [v for block in blocks for v in block.column(0).to_pylist()]

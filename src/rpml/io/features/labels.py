@@ -4,16 +4,17 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.io.features.arrow_files import PACKED, ArrowFile, is_plain, read_arrow_column
+from rpml.io.features.arrow_files import PACKED, ArrowFile, is_plain
 from rpml.io.features.arrow_files import SUFFIXES as ARROW
 from rpml.io.features.numpy_files import NpzFile, check_dtype, load_npy
-from rpml.io.features.reading import check_readable
+from rpml.io.features.reading import check_readable, shard_paths
 from rpml.io.features.source import Ids, check_compression, is_id_name
 from rpml.io.features.text_files import csv_rows, is_number, read_column, without_mark
 from rpml.runtime.errors import InputError
@@ -36,11 +37,11 @@ def read_labels(
 ) -> NDArray[np.generic]:
     """Read one label per row from .npy, .npz, .csv, .tsv, .txt, .parquet, .feather or .jsonl.
 
-    A file with ids is matched by these, with the features' `ids` or, if the features have none, as
-    row numbers from 0; a file without ids by order, and so is any file if `id_column` is empty
-    text. `partial` allows missing labels: an empty field or line, a null, NaN, or an id that is not
-    in the file. Returns integers if every label is one, text otherwise; missing labels are None (-1
-    among integers).
+    The shards of a folder are read in their order. A file with ids is matched by these, with the
+    features' `ids` or, if the features have none, as row numbers from 0; a file without ids by
+    order, and so is any file if `id_column` is empty text. `partial` allows missing labels: an
+    empty field or line, a null, NaN, or an id that is not in the file. Returns integers if every
+    label is one, text otherwise; missing labels are None (-1 among integers).
     """
     path = Path(path)
     check_readable(path)
@@ -48,11 +49,9 @@ def read_labels(
     if path.suffix.lower() in PACKED:
         _check_size(path, n_rows, id_column)
     read, keys = _read(path, column, id_column)
-    values = [None if _is_missing(v) else v for v in read]
+    values = _without_missing(read, path)
     while keys is None and len(values) > n_rows and values[-1] is None:  # trailing blank lines
         values.pop()
-    if any(isinstance(v, float) and math.isinf(v) for v in values):
-        raise InputError(f"{path} has an infinite label: labels are text or finite numbers")
     if not partial and None in values:
         row = values.index(None)
         raise InputError(f"{path}: the label of row {row} (counted from 0) is missing")
@@ -69,6 +68,18 @@ def read_labels(
     if len(values) != n_rows:
         raise _wrong_count(path, len(values), n_rows)
     return _as_array(values)
+
+
+def as_label_array(column: Sequence[object], name: str) -> NDArray[np.generic]:
+    """Return a column of one label per row as `read_labels` does."""
+    return _as_array(_without_missing(column, name))
+
+
+def _without_missing(column: Sequence[object], name: object) -> list[object]:
+    values = [None if _is_missing(v) else v for v in column]
+    if any(isinstance(v, float) and math.isinf(v) for v in values):
+        raise InputError(f"{name} has an infinite label: labels are text or finite numbers")
+    return values
 
 
 def read_metadata(path: str | Path, ids: Sequence[object]) -> dict[str, list[str]]:
@@ -127,6 +138,10 @@ def _check_size(path: Path, n_rows: int, id_column: str | None) -> None:
 def _read(
     path: Path, column: str | None, id_column: str | None
 ) -> tuple[Sequence[object], Sequence[object] | None]:
+    if path.is_dir():
+        shards = [_read(shard, column, id_column) for shard in shard_paths(path)]
+        parts = [list(chain(*(part or () for part in side))) for side in zip(*shards, strict=True)]
+        return parts[0], parts[1] or None
     suffix = path.suffix.lower()
     if suffix == ".npy":
         return _vector(load_npy(path), str(path)), None
@@ -159,8 +174,8 @@ def _read_columns(
     if key is not None and column is None and len(rest) == 1:
         column = rest[0]
     if path.suffix.lower() in ARROW:
-        values = read_arrow_column(path, column, _USUAL)
-        return values, None if key is None else read_arrow_column(path, key, ())
+        file = ArrowFile(path)
+        return file.column(column, _USUAL), None if key is None else file.column(key)
     texts = read_column(path, column, _USUAL, blank=True)
     keys = None if key is None else list(map(without_mark, read_column(path, key)))
     return list(map(without_mark, texts)), keys

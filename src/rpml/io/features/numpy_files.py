@@ -3,7 +3,7 @@
 import math
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
@@ -73,6 +73,9 @@ def _checked_header(
 class ArraySource(FeatureSource):
     """Rows of an array that is mapped or in memory."""
 
+    archive: "NpzFile | None" = None
+    """What else is in the file of the array."""
+
     def __init__(self, array: Array, name: str, ids: Ids | None = None) -> None:
         check_dtype(array.dtype, name)
         if array.ndim != 2:
@@ -98,6 +101,14 @@ class ArraySource(FeatureSource):
             raise InputError(
                 f"{name} has {counted(len(array), 'row')} and {counted(len(ids), 'id')}"
             )
+
+    def ids(self) -> Ids | None:
+        return self._ids
+
+    def column(self, name: str) -> Sequence[object]:
+        if self.archive is None:
+            return super().column(name)
+        return list(as_ids(self.archive.read(name), f"{self.archive.path}[{name!r}]"))
 
     def raw_batches(self, rows: int) -> Iterator[Batch]:
         return self._batches(0, len(self._array), rows)
@@ -245,4 +256,6 @@ def open_npz(path: Path, options: ReadOptions) -> FeatureSource:
     values = archive.read(name)
     key = options.id_column or next((n for n in _ID_ARRAYS if n in archive.names), None)
     ids = None if key is None else as_ids(archive.read(key), f"{path}[{key!r}]")
-    return ArraySource(values, f"{path}[{name!r}]", ids)
+    source = ArraySource(values, f"{path}[{name!r}]", ids)
+    source.archive = archive
+    return source

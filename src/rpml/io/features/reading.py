@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -126,21 +127,26 @@ def _check_complete(folder: Path, paths: list[Path]) -> None:
         )
 
 
+def shard_paths(folder: Path) -> list[Path]:
+    """Return the feature files of a folder in natural order."""
+    try:
+        paths = sorted(filter(is_feature_file, folder.iterdir()), key=natural_key)
+    except OSError as error:
+        raise InputError(f"cannot read the folder {folder}: {error.strerror}") from error
+    check_one_format(folder, paths)
+    _check_complete(folder, paths)
+    return paths
+
+
 class ShardedSource(FeatureSource):
     """Several files with the same columns, concatenated."""
 
     def __init__(self, folder: Path, options: ReadOptions) -> None:
         self.name = str(folder)
-        try:
-            paths = sorted(filter(is_feature_file, folder.iterdir()), key=natural_key)
-        except OSError as error:
-            raise InputError(f"cannot read the folder {folder}: {error.strerror}") from error
-        check_one_format(folder, paths)
-        _check_complete(folder, paths)
-        self._parts = [_open_file(path, options) for path in paths]
+        self._parts = [_open_file(path, options) for path in shard_paths(folder)]
         first = self._parts[0]
         for part in self._parts[1:]:
-            _check_like(part, first)
+            check_like(part, first)
         self.n_features, self.has_ids = first.n_features, first.has_ids
         self.id_name, self.feature_names = first.id_name, first.feature_names
         self.kept_names = first.kept_names
@@ -159,8 +165,8 @@ class ShardedSource(FeatureSource):
             start += part.n_rows if part.n_rows is not None else batch.start + len(batch.values)
 
 
-def _check_like(part: FeatureSource, first: FeatureSource) -> None:
-    """Raise InputError if two shards differ in their columns."""
+def check_like(part: Any, first: Any) -> None:
+    """Raise InputError if two shards, or what is known of them, differ in their columns."""
     if part.n_features != first.n_features:
         raise InputError(
             f"{part.name} has {counted(part.n_features, 'column')}, {first.name} has "

@@ -83,6 +83,8 @@ class Features:
     name: str = "X"
     mapped: Stamp | None = None
     """Of the file, if the values are mapped and so change with it."""
+    columns: Mapping[str, Sequence[object]] = field(default_factory=dict)
+    """Columns that are not features, where the workers of a cluster read them."""
 
     def check_unchanged(self) -> None:
         """Raise InputError if the values are mapped and their file has changed."""
@@ -116,6 +118,14 @@ class FeatureSource(ABC):
                 return
             if batch.start + len(batch.values) > start:
                 yield batch
+
+    def ids(self) -> Ids | None:
+        """Read the ids of all rows, if there are any."""
+        return _join([batch.ids for batch in self.raw_batches(self.batch_rows())])
+
+    def column(self, name: str) -> Sequence[object]:
+        """Read a column that is not a feature, as Python values."""
+        raise InputError(f"{self.name} has no column {name!r}: only tables have columns")
 
     def batch_rows(self) -> int:
         """Return the number of rows in a batch of about 32 MB."""

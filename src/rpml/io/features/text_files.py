@@ -145,6 +145,9 @@ class CsvSource(FeatureSource):
                 yield self._batch(start, block)
                 start += len(block)
 
+    def column(self, name: str) -> Row:
+        return [*map(without_mark, read_column(self._path, name))]
+
     def _batch(self, start: int, block: list[tuple[int, Row]]) -> Batch:
         _check_widths(self.name, block, self._width)
         at = self._features_at
