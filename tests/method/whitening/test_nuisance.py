@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from rpml.method.settings import FitInputs
+from rpml.method.whitening import constants as const
 from rpml.method.whitening.choice import scatter_rows
+from rpml.method.whitening.evidence import ScatterChoice
 from rpml.method.whitening.groups import no_groups
 from rpml.method.whitening.nuisance import (
     Nuisance,
@@ -12,9 +14,10 @@ from rpml.method.whitening.nuisance import (
     cross_pairs,
     cross_scatter,
     cross_triplets,
+    pair_differences,
     removal,
 )
-from rpml.method.whitening.nuisance_evidence import shared
+from rpml.method.whitening.nuisance_evidence import KnownRows, View, judge, shared
 from tests.languages import translations
 
 
@@ -97,6 +100,39 @@ def test_more_pairs_per_row_are_mutual_and_include_the_nearest():
     assert sorted(np.sort(few, axis=1).tolist()) == [[0, 1], [0, 2]]
 
 
+@pytest.mark.parametrize("k", [1, 3])
+def test_pairs_are_those_of_a_literal_computation(k):
+    X, _, v = translations(shift=0.5)
+    X, v = X[:150], v[:150]
+    units = X / np.linalg.norm(X, axis=1, keepdims=True)
+    cosines, n = units @ units.T, len(X)
+
+    def hub(i, value):  # mean similarity of row i to its five nearest of a value
+        return np.sort(cosines[i, v == value])[-5:].mean()
+
+    def nearest(i, value):
+        rows = np.flatnonzero(v == value)
+        scores = [2 * cosines[i, j] - hub(i, value) - hub(j, v[i]) for j in rows]
+        return set(rows[np.argsort(scores)[::-1][:k]].tolist())
+
+    lists = {(i, value): nearest(i, value) for i in range(n) for value in np.unique(v)}
+    expected = {
+        (i, j)
+        for i in range(n)
+        for j in range(i)
+        if v[i] != v[j] and j in lists[i, v[j]] and i in lists[j, v[i]]
+    }
+    pairs = np.sort(cross_pairs(X, v, k), axis=1)[:, ::-1]
+    assert {(int(i), int(j)) for i, j in pairs} == expected
+
+
+def test_the_scatter_of_pairs_is_half_their_mean_squared_difference():
+    rng = np.random.default_rng(0)
+    Y, pairs = rng.standard_normal((50, 6)), rng.permutation(50)[:40].reshape(20, 2)
+    rest = Y[pairs[:, 0]] - Y[pairs[:, 1]]
+    np.testing.assert_allclose(pair_differences(Y, pairs), rest.T @ rest / 40, atol=1e-12)
+
+
 def test_triplets_have_a_positive_of_another_value_and_a_near_negative_of_their_own():
     X, y, v = translations(shift=0.0)
     triplets = cross_triplets(X, v, 1000, np.random.default_rng(0))
@@ -154,3 +190,35 @@ def test_how_often_neighbors_share_the_value(shift, low, high):
     found, chance = shared(X - X.mean(axis=0), v, np.ones(len(v), bool), np.random.default_rng(0))
     assert low <= found <= high
     assert chance == pytest.approx(119 / 479)
+
+
+def verdict(gain, n_pairs, queries=False, noise=0.02):
+    """The share that `judge` takes if all maps rank 400 held-out pairs so much higher."""
+    rng = np.random.default_rng(0)
+    asks = np.arange(500) < (300 if queries else 500)
+    rows = KnownRows(
+        Y=np.empty((500, 4)),
+        nuisance=Nuisance((), np.zeros(500, np.intp)),
+        asks=asks,
+        spread=np.eye(4),
+        prior=np.eye(4),
+        choice=ScatterChoice("none", np.inf, {}, "", trains=False),
+        n_components=2,
+    )
+    without = rng.normal(-2, 1, 400)
+    maps = np.repeat(
+        (without - gain + rng.normal(0, noise, 400))[:, None], len(rows.shares), axis=1
+    )
+    ranks = np.column_stack([without, without, maps])
+    asked = np.column_stack([rng.integers(0, 300, 400)] * 2)
+    return judge(rows, [View(rows.Y, asked[:, 0], None, 2, asked, ranks)], n_pairs)[0]
+
+
+def test_a_map_of_few_pairs_needs_clear_evidence_and_one_of_many_may_fall_short_of_it():
+    few, many = const.CROSS_MANY - 1, const.CROSS_MANY
+    assert verdict(0.02, few) is not None
+    assert verdict(-0.01, few) is None
+    assert verdict(-0.01, many) is not None
+    assert verdict(-0.01, few, queries=True) is not None
+    assert verdict(-0.1, many) is None
+    assert verdict(0.1, few, noise=2.0) is None

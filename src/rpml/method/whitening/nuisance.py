@@ -14,13 +14,14 @@ everyone's nearest.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from rpml.method.whitening import constants as const
 from rpml.method.whitening.neighborhoods import similarities, whitening_map
+from rpml.runtime.compiled import compiled
 from rpml.runtime.rows import Array, top_columns, unit_rows
 from rpml.runtime.threads import times, transposed_times
 
@@ -113,22 +114,62 @@ def cross_pairs(rows: Array, values: Index, k: int = 1) -> Index:
     order = np.argsort(values, kind="stable")
     rows, names = unit_rows(rows[order]), np.unique(values[order], return_inverse=True)[1]
     bounds = np.searchsorted(names, np.arange(names.max() + 2))
-    parts = [slice(*bound) for bound in pairwise(bounds)]
     similarity = times(rows, rows.T)
-    hub = np.stack(
-        [_mean_of_largest(similarity[:, part], const.CROSS_HUB) for part in parts], axis=1
-    )
-    nearest = np.full((len(rows), len(parts), k), -1)
-    for i, part in enumerate(parts):
-        scores = 2 * similarity[:, part] - hub[part][:, names].T
-        found = scores.argmax(axis=1)[:, None] if k == 1 else top_columns(scores, k)
-        nearest[:, i, : found.shape[1]] = part.start + found
-    first = np.repeat(np.arange(len(rows)), len(parts) * k)
+    hubs = np.empty((len(bounds) - 1, len(rows)), similarity.dtype)
+    nearest = np.full((len(rows), len(hubs), k), -1)
+    mean_of_nearest(similarity, bounds, const.CROSS_HUB, hubs)
+    nearest_by_value(similarity, names, bounds, hubs, nearest)
+    first = np.repeat(np.arange(len(rows)), len(hubs) * k)
     second = nearest.ravel()
-    mutual = (first < second) & (names[first] != names[second])
-    first, second = first[mutual], second[mutual]
+    upper = first < second
+    first, second = first[upper], second[upper]
     mutual = (nearest[second, names[first]] == first[:, None]).any(axis=1)
     return np.asarray(order[np.stack([first[mutual], second[mutual]], axis=1)])
+
+
+@compiled()
+def mean_of_nearest(similarity: Array, bounds: Index, k: int, out: Array) -> None:
+    """Set out[v, i] to the mean of the k largest similarities of row i to the rows of value v."""
+    largest = np.empty(k + 1, similarity.dtype)
+    largest[k] = np.inf
+    for i in range(len(similarity)):
+        for v in range(len(bounds) - 1):
+            largest[:k] = -np.inf
+            for j in range(bounds[v], bounds[v + 1]):
+                score = similarity[i, j]
+                if score > largest[0]:  # which gives way to it
+                    at = 1
+                    while score > largest[at]:
+                        largest[at - 1] = largest[at]
+                        at += 1
+                    largest[at - 1] = score
+            size = min(k, bounds[v + 1] - bounds[v])
+            out[v, i] = largest[k - size : k].mean()
+
+
+@compiled()
+def nearest_by_value(
+    similarity: Array, names: Index, bounds: Index, hubs: Array, nearest: Index
+) -> None:
+    """Fill nearest[i, v] with the rows of value v, not its own, that are nearest to row i by CSLS.
+
+    Of its last axis, so many are found; equally near rows come in their order.
+    """
+    k = nearest.shape[2]
+    best = np.empty(k, similarity.dtype)
+    for i in range(len(similarity)):
+        for v in range(len(bounds) - 1):
+            if v == names[i]:
+                continue
+            best[:] = -np.inf
+            for j in range(bounds[v], bounds[v + 1]):
+                score, at = 2 * similarity[i, j] - hubs[names[i], j], k
+                while at > 0 and score > best[at - 1]:
+                    if at < k:
+                        best[at], nearest[i, v, at] = best[at - 1], nearest[i, v, at - 1]
+                    at -= 1
+                if at < k:
+                    best[at], nearest[i, v, at] = score, j
 
 
 def cross_triplets(rows: Array, values: Index, limit: int, rng: np.random.Generator) -> Index:
@@ -143,17 +184,11 @@ def cross_triplets(rows: Array, values: Index, limit: int, rng: np.random.Genera
     for value in np.unique(values):
         same = np.flatnonzero(values == value)
         if len(same) > 1:
-            nearest = top_columns(similarities(rows[same], np.arange(len(same))), len(same) - 1)
             count[same] = k = min(const.CROSS_NEAR, len(same) - 1)
-            near[same, :k] = same[nearest[:, :k]]
+            near[same, :k] = same[top_columns(similarities(rows[same], np.arange(len(same))), k)]
     pairs = pairs[count[pairs[:, 0]] > 0][: limit // 2].repeat(2, axis=0)
     anchors = pairs[:, 0]
     return np.column_stack([pairs, near[anchors, rng.integers(0, count[anchors])]])
-
-
-def _mean_of_largest(scores: Array, k: int) -> Array:
-    k = min(k, scores.shape[1])
-    return np.asarray(np.partition(scores, scores.shape[1] - k, axis=1)[:, -k:].mean(axis=1))
 
 
 @dataclass(frozen=True)
@@ -185,6 +220,15 @@ class CrossScatter:
         return share / (1 - share) * size / len(self.scatter)
 
 
+def pair_differences(Y: Array, pairs: Index) -> Array:
+    """Return half the mean of (y_i - y_j)(y_i - y_j)' over pairs: the Laplacian of their graph."""
+    ends = np.ones(2 * len(pairs), Y.dtype), (pairs.T.ravel(), pairs[:, ::-1].T.ravel())
+    graph = sparse.csr_matrix(ends, shape=(len(Y), len(Y)))
+    degrees = np.asarray(graph.sum(axis=1), Y.dtype)
+    products = np.asarray(transposed_times(Y, degrees * Y - graph @ Y), np.float64)
+    return (products + products.T) / (4 * len(pairs))
+
+
 def cross_scatter(
     Y: Array, values: Index, spread: Array, prior: Array, size: int, k: int = 1
 ) -> CrossScatter:
@@ -201,8 +245,7 @@ def cross_scatter(
         if len(pairs) == 0:
             break
         n_pairs = n_pairs or len(pairs)
-        rest = Y[pairs[:, 0]] - Y[pairs[:, 1]]
-        scatter = np.asarray(transposed_times(rest, rest), np.float64) / (2 * len(pairs))
+        scatter = pair_differences(Y, pairs)
         weight = len(pairs) / (len(pairs) + const.PRIOR_PAIRS)
         scaled = prior * (np.trace(scatter) / np.trace(prior))
         scatter = weight * scatter + (1 - weight) * scaled

@@ -134,7 +134,7 @@ def discount(
         return None, replace(before, reason=hardly)
     K, n_removed = removal(rows.Y, rows.nuisance.columns)
     spectrum, made, size = _discounted(comparable, K, spectrum)
-    judged = comparable.subset(rng.permutation(len(comparable.Y))[: const.JUDGED_ROWS])
+    judged = comparable.subset(rng.permutation(len(comparable.Y))[: const.CROSS_JUDGED_ROWS])
     views = list(_views(judged, rng))
     if rows.only_queries and judged.asks.sum() < const.FEW_QUERIES:
         views += _views(judged, rng)
@@ -224,7 +224,10 @@ def judge(
         queries, pairs = np.unique(asking, return_inverse=True, return_counts=True)[1:]
         fall = np.bincount(queries, fall) / pairs
     error = float(fall.std() / np.sqrt(len(fall)))
-    needed = const.CROSS_CLEAR * error - const.CROSS_HANDICAP
+    many = n_pairs >= const.CROSS_MANY and not rows.only_queries
+    needed = const.CROSS_CLEAR * error
+    if many or rows.only_queries:  # few pairs make a map that is no better than the judged ones
+        needed -= const.CROSS_HANDICAP
     evidence = dict(zip(rows.shares, gains.tolist(), strict=True))
     if -known[best] < const.CROSS_AGREES:
         what = "rows of different values that are each other's nearest have little in common"
@@ -238,7 +241,6 @@ def judge(
         return None, evidence, unsure
     if gains[best] < 0:
         measured += ", by a map that only half of the rows made"
-    many = n_pairs >= const.CROSS_MANY and not rows.only_queries
     near = const.CROSS_NEAR_BEST if many else 1.0
     over_pca = pca - np.array(known)
     strongest = int((over_pca >= near * over_pca[best]).argmax())
