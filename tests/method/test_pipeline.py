@@ -79,7 +79,7 @@ def test_neighbors_are_those_asked_for(settings):
     context = Context(store=MemoryStore())
     for k, rows in ((settings["n_neighbors"], X), (30, X), (30, X[:100])):
         stages = Stages(RPML(n_neighbors=k), context)
-        found = stages.neighbors(rows, FitInputs(no_groups(len(rows))))
+        found = stages.cluster(rows, FitInputs(no_groups(len(rows))))[1]
         expected = nearest_neighbors(rows, k, metric="cosine")
         np.testing.assert_array_equal(found.indices, expected.indices)
 

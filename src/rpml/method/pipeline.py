@@ -80,41 +80,35 @@ def learn_embedding(stages: Stages, X: Array, inputs: FitInputs) -> FitResult:
     if whitening.discounted is not None:
         whitening = judge_training(whitening, stages.context.rng("across"))
     sampled, vectors = stages.sample(X)
-    sample = whitening.preprocessing.apply(vectors)
-    trains = stages.trains(whitening, inputs)
-    L, message = stages.leading_axes(whitening), NOT_TRAINED if whitening.choice else NO_EVIDENCE
-    training = None
+    trains, known = stages.trains(whitening, inputs), inputs.supervision
+    L, training, clusters = stages.leading_axes(whitening), None, None
     if trains and (across := stages.across_values(whitening, inputs)) is not None:
         L, training = stages.train_across(X, whitening, across)
-        trains, message = False, training.optimum.message
-    if not trains and inputs.supervision is None:
-        projected = sample @ L.astype(sample.dtype)
-        return FitResult(whitening, L, sampled, projected, message, training=training)
-    Z = whitening.preprocessing.apply(X)
-    if not whitening.uses_groups:
-        inputs = replace(inputs, groups=no_groups(len(X)))
-    graph = stages.neighbors(Z, inputs)
-    clusters = stages.cluster(Z, graph, inputs)
-    known = inputs.supervision
-    labels = clusters if known is None else apply_supervision(clusters, known, Z)
-    if trains:
-        used = inputs if whitening.uses_labels or inputs.continues else inputs.without_labels()
-        targets = clusters if used.supervision is None else labels
-        problem = stages.objective(Z, graph, targets, used)
-        optimum = stages.solve(problem, whitening, targets, used)
-        L, message = stages.order(Z, optimum, problem, whitening), optimum.message
-        problem.move_to(L, optimum.theta)
-        training = Training(problem.triplets, *problem.weights_and_probabilities(), optimum)
-    n_classes = 0 if known is None else known.n_classes
-    exemplars = find_exemplars(Z @ L.astype(Z.dtype), clusters, labels)
+        trains = False
+    if trains or known is not None:
+        Z = whitening.preprocessing.apply(X)
+        if not whitening.uses_groups:
+            inputs = replace(inputs, groups=no_groups(len(X)))
+        basins, graph = stages.cluster(Z, inputs)
+        labels = basins if known is None else apply_supervision(basins, known, Z)
+        if trains:
+            used = inputs if whitening.uses_labels or inputs.continues else inputs.without_labels()
+            targets = basins if used.supervision is None else labels
+            problem = stages.objective(Z, graph, targets, used)
+            L, training = stages.train(problem, whitening, targets, used)
+        exemplars = find_exemplars(Z @ L.astype(Z.dtype), basins, labels)
+        n_classes = 0 if known is None else known.n_classes
+        clusters = Clusters(labels, exemplars, inputs.labeled_mask, n_classes)
+    sample = whitening.preprocessing.apply(vectors)
+    message = NOT_TRAINED if whitening.choice else NO_EVIDENCE
     return FitResult(
         whitening=whitening,
         L=L,
         sampled=sampled,
         sample=sample @ L.astype(sample.dtype),
-        clusters=Clusters(labels, exemplars, inputs.labeled_mask, n_classes),
+        clusters=clusters,
         training=training,
-        message=message,
+        message=message if training is None else training.optimum.message,
     )
 
 
@@ -177,18 +171,25 @@ class Stages:
         problem = TripletObjective(
             Z, triplets, settings.weight, settings.alpha, settings.weight_ridge
         )
-        optimum = stages.solve(problem, whitening, values, FitInputs(no_groups(len(rows))))
-        L = stages.order(Z, optimum, problem, whitening)
-        problem.move_to(L, optimum.theta)
-        return L, Training(rows[triplets], *problem.weights_and_probabilities(), optimum)
+        inputs = FitInputs(no_groups(len(rows)))
+        L, training = stages.train(problem, whitening, values, inputs)
+        return L, replace(training, triplets=rows[triplets])
 
-    def neighbors(self, Z: Array, inputs: FitInputs) -> Neighbors | None:
-        """Find the k-NN graph of the rows, or of one mean per group; None if AAS is not used."""
+    def cluster(self, Z: Array, inputs: FitInputs) -> tuple[Labels, Neighbors | None]:
+        """Compute c(.) of the paper; a group is clustered as its mean, so its rows agree.
+
+        Returns the labels, and the k-NN graph of the rows or means if AAS is used.
+        """
         clusterer = as_clusterer(self.settings.clustering, self.settings.n_neighbors)
-        if not isinstance(clusterer, AuthorityAscentShift):
-            return None
-        points = _instances(Z, inputs.groups)[0]
-        return self._search("neighbors", points, clusterer)
+        if is_array(clusterer):
+            return pseudo_labels(Z, clusterer), None
+        points, instance_of_row = _instances(Z, inputs.groups)
+        graph = None
+        if isinstance(clusterer, AuthorityAscentShift):
+            graph = self._search("neighbors", points, clusterer)
+        with self.context.reporting("labels"):
+            labels = pseudo_labels(points, clusterer, graph)
+        return np.asarray(labels[instance_of_row], np.intp), graph
 
     def _search(self, stage: str, points: Array, graph: AuthorityAscentShift) -> Neighbors:
         """Search with the `n_neighbors`, `metric` and `method` of an AAS.
@@ -218,17 +219,7 @@ class Stages:
             if context.store:
                 lists = {"indices": found.indices, "distances": found.distances}
                 context.save(stage, lists, key=key)
-        return Neighbors(found.indices, found.distances, metric=graph.metric)
-
-    def cluster(self, Z: Array, graph: Neighbors | None, inputs: FitInputs) -> Labels:
-        """Compute c(.) of the paper; a group is clustered as its mean, so its rows agree."""
-        clusterer = as_clusterer(self.settings.clustering, self.settings.n_neighbors)
-        if is_array(clusterer):
-            return pseudo_labels(Z, clusterer)
-        points, instance_of_row = _instances(Z, inputs.groups)
-        with self.context.reporting("labels"):
-            labels = pseudo_labels(points, clusterer, graph)
-        return np.asarray(labels[instance_of_row], np.intp)
+        return found
 
     def objective(
         self, Z: Array, graph: Neighbors | None, labels: Labels, inputs: FitInputs
@@ -269,6 +260,15 @@ class Stages:
             return graph
         return self._search("row-neighbors", Z, as_clusterer("aas", self.settings.n_neighbors))
 
+    def train(
+        self, problem: TripletObjective, whitening: Whitening, labels: Labels, inputs: FitInputs
+    ) -> tuple[Array, Training]:
+        """Optimize the objective; return L, its axes in prefix order, and how it was found."""
+        optimum = self.solve(problem, whitening, labels, inputs)
+        L = self.order(problem, optimum, whitening)
+        problem.move_to(L, optimum.theta)
+        return L, Training(problem.triplets, *problem.weights_and_probabilities(), optimum)
+
     def solve(
         self, problem: TripletObjective, whitening: Whitening, labels: Labels, inputs: FitInputs
     ) -> OptimizeResult:
@@ -303,16 +303,16 @@ class Stages:
         return L, weight_function(settings.weight).initial(len(L), L.shape[1], rng)
 
     def order(
-        self, Z: Array, optimum: OptimizeResult, problem: TripletObjective, whitening: Whitening
+        self, problem: TripletObjective, optimum: OptimizeResult, whitening: Whitening
     ) -> Array:
         """Rotate the axes within the subspace so that every prefix is a good smaller embedding."""
         if optimum.n_iter == 0 and whitening.choice is not None:  # already ordered by the whitening
             return optimum.L
-        L = order_by_variance(Z, optimum.L)
+        L = order_by_variance(problem.X, optimum.L)
         if optimum.n_iter == 0:
             return L
         share = shrinkage_share(whitening.preprocessing, whitening.choice, L)
-        return prefix_order(Z, L, problem.triplets, self.settings.alpha, share)
+        return prefix_order(problem.X, L, problem.triplets, self.settings.alpha, share)
 
     def sample(self, X: Array) -> tuple[NDArray[np.intp], Array]:
         """Return a sample of the rows, by which codes and similarities are calibrated."""

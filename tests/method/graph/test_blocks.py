@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from rpml.method.graph.heaps import block_size, run_pairs
+from rpml.method.graph.heaps import block_pairs, block_size, run_rounds
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 8])
 def test_no_block_twice_in_a_round_and_no_pair_lost(count):
     rounds, turn = [], []
 
-    def finished(done):
+    def finished(share):
         rounds.append(list(turn))
         turn.clear()
-        assert done == len(rounds)
+        assert share == len(rounds) / count
 
-    run_pairs(lambda a, b: turn.append((a, b)), count, 0, finished)
+    tasks = [block_pairs(r, count) for r in range(count)]
+    run_rounds(lambda a, b: turn.append((a, b)), tasks, progress=finished)
     pairs = [(a, b) for a in range(count) for b in range(a, count)]
     assert sorted(pair for turn in rounds for pair in turn) == pairs
     for turn in rounds:

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from rpml.method.graph import approximate as ann
 from rpml.method.graph import neighbors
 from rpml.method.graph.neighbors import nearest_neighbors, pair_distances
 
@@ -167,7 +166,7 @@ def clumps(n=6000, d=12, seed=0):
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 def test_cells_find_the_neighbors_and_measure_the_recall(metric, monkeypatch):
-    monkeypatch.setattr(ann, "CELL", 100)
+    monkeypatch.setattr(neighbors, "CELL", 100)
     X = clumps()
     found = nearest_neighbors(X, 15, metric=metric, method="ann")
     exact = nearest_neighbors(X, 15, metric=metric, method="exact")
@@ -183,7 +182,7 @@ def test_cells_find_the_neighbors_and_measure_the_recall(metric, monkeypatch):
 
 
 def test_auto_takes_cells_beyond_the_limit(monkeypatch):
-    monkeypatch.setattr(ann, "CELL", 100)
+    monkeypatch.setattr(neighbors, "CELL", 100)
     monkeypatch.setattr(neighbors, "EXACT_ROWS", 2000)
     assert nearest_neighbors(clumps(3000), 10).method == "ann"
     assert nearest_neighbors(clumps(1900), 10).method == "exact"
@@ -197,8 +196,8 @@ def test_cells_that_do_not_help_give_way_to_the_exact_search():
 
 
 def test_cells_smaller_than_k_are_filled(monkeypatch):
-    monkeypatch.setattr(ann, "CELL", 20)
-    monkeypatch.setattr(ann, "TARGET", 0.5)
+    monkeypatch.setattr(neighbors, "CELL", 20)
+    monkeypatch.setattr(neighbors, "TARGET", 0.5)
     found = nearest_neighbors(clumps(1000), 120, metric="euclidean", method="ann")
     assert found.indices.max() < 1000
     assert np.isfinite(found.distances).all()
@@ -226,6 +225,6 @@ def test_an_empty_cell_keeps_its_center():
     rows[:20] = [5.0, 0, 0]  # equal centers: all rows but those of the first of them leave
 
     corpus = neighbors.measure(rows, "euclidean", 2**20)
-    centers = ann._centers(corpus, 20)
+    centers = neighbors._centers(corpus, 20)
     found = {tuple(np.round(c, 3)) for c in centers}
     assert found == {tuple(np.round(c, 3)) for c in corpus.block(np.array([0, 39]))}

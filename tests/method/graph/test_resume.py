@@ -5,7 +5,7 @@ import pytest
 
 import rpml.runtime.context as context_module
 from rpml.io.checkpoint import Checkpoint
-from rpml.method.graph import approximate as ann
+from rpml.method.graph import neighbors
 from rpml.method.graph.heaps import empty_heaps, resume_heaps
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.context import Context, LoopState
@@ -40,7 +40,7 @@ def search(context, method, kill_at=None):
 
 @pytest.mark.parametrize("method", ["exact", "ann"])
 def test_finished_rounds_are_not_repeated(context, method, monkeypatch):
-    monkeypatch.setattr(ann, "CELL", 20)  # several cells per row
+    monkeypatch.setattr(neighbors, "CELL", 20)  # several cells per row
     whole, every = search(Context(), method)
     assert (whole.method, len(every) > 3) == (method, True)
     with pytest.raises(Killed):

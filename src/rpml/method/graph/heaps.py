@@ -6,8 +6,9 @@ finds the neighbors of all rows among themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -18,7 +19,7 @@ from rpml.runtime.rows import Array, slices, unit_rows
 from rpml.runtime.threads import run_chunks, single_blas_thread, times
 
 Heaps = tuple[Array, NDArray[np.int32]]  # (scores, rows); best first once sorted
-Pair = tuple[int, int]
+Progress = Callable[[float], object]  # called with the finished share
 EMPTY_SLOT = int(np.iinfo(np.int32).max)  # an empty position in a heap
 _BLOCK = 1024  # rows per block of scores
 _PAIRED = 736  # rows of a pair of blocks: of 1024, columns of scores share cache sets
@@ -147,31 +148,44 @@ def block_size(n: int, d: int, memory_limit: int) -> int:
     return size
 
 
-def run_pairs(
-    search: Callable[[int, int], None],
-    count: int,
-    first: int = 0,
-    finished: Callable[[int], None] = lambda rounds: None,
-) -> None:
-    """Call search(a, b) for all pairs a <= b of blocks, so that each product is used both ways.
+def block_pairs(r: int, count: int) -> list[tuple[int, int]]:
+    """Return the pairs a <= b of `count` blocks with a + b = r modulo `count`.
 
-    In round r the pairs with a + b = r modulo `count` run in parallel. No block is in two of
-    them, so no two threads use the same heap, and every heap sees its pairs in a fixed order.
+    So `count` rounds have all pairs, and each product is used both ways; no block is in two pairs
+    of a round.
     """
+    return [(a, (r - a) % count) for a in range(count) if a <= (r - a) % count]
+
+
+def run_rounds(
+    search: Callable[..., None],
+    rounds: Sequence[Iterable[tuple[Any, ...]]],
+    heaps: Heaps | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Call search(*task) for the tasks of each round, those of one round in parallel.
+
+    No two of these may use the same heap; every heap then sees its tasks in a fixed order. Between
+    rounds the heaps are stored by a `LoopState`, from where a killed search continues.
+    """
+    state = progress if isinstance(progress, LoopState) else None
     with single_blas_thread():
-        for r in range(first, count):
-            pairs = [(a, (r - a) % count) for a in range(count) if a <= (r - a) % count]
+        for r in range(resume_heaps(heaps, state) if heaps else 0, len(rounds)):
+            tasks = list(rounds[r])
 
-            def work(_: int, start: int, stop: int, pairs: list[Pair] = pairs) -> None:
-                for a, b in pairs[start:stop]:
-                    search(a, b)
+            def work(_: int, start: int, stop: int, tasks: list[tuple[Any, ...]] = tasks) -> None:
+                for task in tasks[start:stop]:
+                    search(*task)
 
-            run_chunks(work, len(pairs), 1)
-            finished(r + 1)
+            run_chunks(work, len(tasks), 1)
+            if state and heaps:
+                state.finished(r + 1, {"scores": heaps[0], "rows": heaps[1]})
+            if progress:
+                progress((r + 1) / len(rounds))
 
 
 def nearest_by_unions(
-    parts: Sequence[Array], unions: Sequence[Pair], k: int
+    parts: Sequence[Array], unions: Sequence[tuple[int, int]], k: int
 ) -> list[NDArray[np.int32]]:
     """Find the k other rows of highest cosine, per union of two parts of the columns, in any order.
 
@@ -198,7 +212,7 @@ def nearest_by_unions(
                 a != b,
             )
 
-    run_pairs(search, len(blocks))
+    run_rounds(search, [block_pairs(r, len(blocks)) for r in range(len(blocks))])
     return [rows for _, rows in found]
 
 
@@ -233,12 +247,6 @@ def resume_heaps(heaps: Heaps, state: LoopState | None) -> int:
         done = 0  # not what a search of these rows has stored
         scores[:], rows[:] = empty_heaps(*rows.shape)
     return done
-
-
-def store_heaps(heaps: Heaps, state: LoopState | None, rounds: int) -> None:
-    """Store the heaps after so many rounds, from where a killed search continues."""
-    if state:
-        state.finished(rounds, {"scores": heaps[0], "rows": heaps[1]})
 
 
 @compiled()

@@ -1,42 +1,55 @@
-"""The nearest neighbors of every row: exact by blocked products, approximate for many rows."""
+"""The nearest neighbors of every row: exact by blocked products, approximate for many rows.
+
+The approximate search assigns rows to cells around k-means centers. A sample is searched exactly,
+and the cells of its true neighbors determine how many cells each row must search, so there is no
+parameter to choose. The rows that search a cell are compared with it by one matrix product, which
+costs far less per comparison than traversing an index row by row.
+"""
 
 from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.graph import approximate as ann
 from rpml.method.graph.heaps import (
+    EMPTY_SLOT,
     Heaps,
+    Progress,
     SearchCorpus,
+    block_pairs,
     block_size,
     empty_heaps,
+    nearest_rows,
     prepare,
     push_columns,
     push_rows,
-    resume_heaps,
-    run_pairs,
+    run_rounds,
     search_rows,
     sort_heaps,
-    store_heaps,
 )
-from rpml.runtime.context import WORKING_MEMORY, LoopState
+from rpml.runtime.context import WORKING_MEMORY
 from rpml.runtime.rows import Array, first_not_finite, slices
 from rpml.runtime.wording import counted
 
 logger = logging.getLogger(__name__)
 
-Progress = Callable[[float], object]
 EXACT_ROWS = 100_000  # beyond, method="auto" uses the approximate search
 _SPARE = 16  # candidates beyond k if products are inexact
 _RELATIVE_ERROR = 1e-4  # squared distances with a larger error are recomputed
 _LARGEST = 1e18  # beyond, squared distances overflow float32
 _EPS32 = float(np.finfo(np.float32).eps)
+# of the approximate search
+TARGET = 0.98  # share of the true neighbors that the searched cells must contain
+CELL = 600  # rows
+SAMPLE = 800  # rows searched exactly: half to choose, half to measure
+TRAINING = 64  # rows per cell to place the centers
+ROUNDS = 8  # of k-means
+SEED = 0  # cells and sample are part of the method, not of the caller's randomness
 
 
 @dataclass(frozen=True)
@@ -69,7 +82,7 @@ def nearest_neighbors(
     metric: str = "cosine",
     method: str = "auto",
     memory_limit: int = WORKING_MEMORY,
-    progress: Progress | LoopState | None = None,
+    progress: Progress | None = None,
 ) -> Neighbors:
     """Find the `n_neighbors` nearest other rows of every row, or all others if there are fewer.
 
@@ -93,31 +106,24 @@ def nearest_neighbors(
             stacklevel=2,
         )
     k = int(min(n_neighbors, n - 1))
-    report = progress or (lambda share: None)
-    state = progress if isinstance(progress, LoopState) else None
     rows = measure(X, metric, memory_limit)
     if method == "auto":
-        method = "ann" if rows.count > EXACT_ROWS else "exact"
-    found = None
+        method = "ann" if n > EXACT_ROWS else "exact"
     if method == "ann":
-        found = ann.search_cells(rows, k, report, state)
-    if method == "ann" and found is None:
+        if (found := search_cells(rows, k, progress)) is not None:
+            return _finish(rows, *found, "ann")
         warnings.warn(
-            f"These {counted(rows.count, 'row')} have no cells that an approximate search could "
-            "use, so they are searched exactly: the time grows with the square of the rows. "
-            "A sample of them may do.",
+            f"These {counted(n, 'row')} have no cells that an approximate search could use, so "
+            "they are searched exactly: the time grows with the square of the rows. A sample of "
+            "them may do.",
             UserWarning,
             stacklevel=2,
         )
-    if found is None:
-        heaps = search_all(rows, k, report, state)
-        return _finish(rows, heaps, 1.0, "exact")
-    heaps, recall = found
-    return _finish(rows, heaps, recall, "ann")
+    return _finish(rows, search_all(rows, k, progress), 1.0, "exact")
 
 
-def search_all(rows: SearchCorpus, k: int, progress: Progress, state: LoopState | None) -> Heaps:
-    """Find the top k of every row among all others; a killed search continues by its `state`."""
+def search_all(rows: SearchCorpus, k: int, progress: Progress | None) -> Heaps:
+    """Find the top k of every row among all others."""
     n, d = rows.X.shape
     rows = rows.prepared()
     blocks = list(slices(n, block_size(n, d, rows.memory_limit)))
@@ -132,13 +138,116 @@ def search_all(rows: SearchCorpus, k: int, progress: Progress, state: LoopState 
         if a != b:
             push_columns(scores, half[left], ids[left], vals[right], idx[right])
 
-    def finished(rounds: int) -> None:
-        store_heaps(heaps, state, rounds)
-        progress(rounds / len(blocks))
-
-    run_pairs(search, len(blocks), resume_heaps(heaps, state), finished)
+    run_rounds(search, [block_pairs(r, len(blocks)) for r in range(len(blocks))], heaps, progress)
     sort_heaps(heaps)
     return heaps
+
+
+def search_cells(
+    rows: SearchCorpus, k: int, progress: Progress | None
+) -> tuple[Heaps, float] | None:
+    """Return the neighbors found in cells and their recall; None if cells do not help."""
+    rng = np.random.default_rng(SEED)
+    sample = rng.choice(rows.count, min(SAMPLE, rows.count), replace=False)
+    true = search_rows(rows, sample, k, np.float32)[1]
+    probes = _choose_probes(rows, sample[::2], true[::2])
+    if probes is None:
+        return None
+    scores, found = _visit_cells(rows, probes, k, progress)
+    short = np.flatnonzero((found == EMPTY_SLOT).any(axis=1))
+    if short.size:  # rows that met fewer than k others
+        scores[short], found[short] = search_rows(rows, short, k)
+    hits = [np.isin(true[i], found[sample[i]]).mean() for i in range(1, len(sample), 2)]
+    return (scores, found), float(np.mean(hits))
+
+
+def _choose_probes(
+    rows: SearchCorpus, sample: NDArray[np.intp], true: NDArray[np.int32]
+) -> NDArray[np.int32] | None:
+    """Return the cells that each row searches, its own first; None if they would be most cells."""
+    count = rows.count // CELL
+    if count < 4:
+        return None
+    centers = _centers(rows, count)
+    ranking = _nearest_centers(rows, sample, centers, count)
+    rank = np.empty_like(ranking)
+    np.put_along_axis(rank, ranking, np.arange(count, dtype=np.int32)[None, :], axis=1)
+    theirs = _nearest_centers(rows, true.ravel(), centers, 1)
+    place = np.take_along_axis(rank, theirs.reshape(true.shape), axis=1)
+    needed = int(np.quantile(place, TARGET, method="higher")) + 1
+    logger.info("%d cells, a row looks into %d", count, needed)
+    if needed > count // 3:  # the exact search uses each product in both directions
+        return None
+    return _nearest_centers(rows, np.arange(rows.count), centers, needed)
+
+
+def _centers(rows: SearchCorpus, count: int) -> NDArray[np.float32]:
+    """Run k-means on a sample of the rows; an empty cell keeps its center."""
+    rng = np.random.default_rng(SEED)
+    chosen = rng.choice(rows.count, min(rows.count, TRAINING * count), replace=False)
+    centers = rows.block(chosen[:count])
+    training = np.sort(chosen)
+    for _ in range(ROUNDS):
+        cell = _nearest_centers(rows, training, centers, 1)[:, 0]
+        sums = np.zeros(centers.shape)
+        for part in slices(training.size, max(1, rows.memory_limit // (32 * centers.shape[1]))):
+            order = np.argsort(cell[part], kind="stable")
+            block = rows.block(training[part], np.float64)[order]
+            present, first = np.unique(cell[part][order], return_index=True)
+            sums[present] += np.add.reduceat(block, first, axis=0)
+        size = np.bincount(cell, minlength=count)[:, None]
+        centers = np.where(size > 0, sums / np.maximum(size, 1), centers).astype(np.float32)
+    return centers
+
+
+def _nearest_centers(
+    rows: SearchCorpus, which: NDArray[np.integer], centers: NDArray[np.float32], probes: int
+) -> NDArray[np.int32]:
+    """Return the nearest centers of the given rows, nearest first."""
+    out = np.empty((which.size, probes), dtype=np.int32)
+    half = 0.5 * np.einsum("ij,ij->i", centers, centers)
+    for part in slices(which.size, max(1, min(8192, rows.memory_limit // (64 * centers.shape[1])))):
+        out[part] = nearest_rows(rows.block(which[part]), centers, probes, half=half)[1]
+    return out
+
+
+def _visit_cells(
+    rows: SearchCorpus, probes: NDArray[np.int32], k: int, progress: Progress | None
+) -> Heaps:
+    """Find the top k of every row among the rows of the cells it searches.
+
+    Round t compares every row with its t-th cell, in which a row appears once.
+    """
+    vals, idx = heaps = empty_heaps(rows.count, k)
+    half = rows.half.astype(np.float32)
+    count = int(probes.max()) + 1
+    members, edges = _group(probes[:, 0], count)
+    size = block_size(64 * CELL, rows.X.shape[1], rows.memory_limit)
+
+    def visits(turn: int) -> Iterator[tuple[NDArray[np.int32], int]]:
+        visitors, cuts = _group(probes[:, turn], count)
+        for cell in np.argsort(-np.diff(cuts) * np.diff(edges), kind="stable"):  # longest first
+            yield visitors[cuts[cell] : cuts[cell + 1]], int(cell)
+
+    def compare(visitors: NDArray[np.int32], cell: int) -> None:
+        base = members[edges[cell] : edges[cell + 1]]
+        for block in slices(visitors.size, size):
+            mine = visitors[block]
+            left, scores, found = rows.block(mine), vals[mine], idx[mine]
+            for part in slices(base.size, size):
+                near = base[part]
+                push_rows(left @ rows.block(near).T, half[near], mine, near, scores, found)
+            vals[mine], idx[mine] = scores, found
+
+    run_rounds(compare, [visits(turn) for turn in range(probes.shape[1])], heaps, progress)
+    sort_heaps(heaps)
+    return heaps
+
+
+def _group(cell: NDArray[np.int32], count: int) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
+    """Return rows in the order of their cells, and where each cell begins."""
+    order = np.argsort(cell, kind="stable").astype(np.int32)
+    return order, np.searchsorted(cell[order], np.arange(count + 1))
 
 
 def measure(X: Array, metric: str, memory_limit: int) -> SearchCorpus:
