@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import rpml
-from rpml.evaluation.knowledge import fit_knowledge, nuisance_values, recall_across, subset
+from rpml.evaluation.comparison import fit_knowledge, nuisance_values, recall_across, subset
 from tests.languages import recalls, translations
 
 NAMES = np.array(["de", "en", "fr", "tr"])

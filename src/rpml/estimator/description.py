@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rpml.estimator.fitted import training_counts
 from rpml.io.container import Arrays, read_model
 from rpml.method.calibration import expected_gain
-from rpml.method.graph.heaps import nearest_rows
+from rpml.method.graph.heaps import nearest_others
 from rpml.runtime.context import data_digest
 from rpml.runtime.rows import Array, sorted_sample, unit_rows
 from rpml.runtime.wording import counted
@@ -200,8 +200,8 @@ def separated_pairs(
     """
     asked = sorted_sample(len(X), MAX_QUERIES, np.random.default_rng(0))
     k = min(NEAREST, len(X) - 1)
-    units = (unit_rows(np.asarray(space, np.float32)) for space in (X, Z))
-    before, after = (nearest_rows(space[asked], space, k, own=asked)[1] for space in units)
+    spaces = (np.asarray(space, np.float32) for space in (X, Z))
+    before, after = (nearest_others(space, asked, k) for space in spaces)
     nearest = before[:, 0]
     gone = ~(after == nearest[:, None]).any(axis=1)
     if values is not None:

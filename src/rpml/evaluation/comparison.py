@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rpml.estimator import RPML
-from rpml.evaluation.knowledge import fit_knowledge, nuisance_values, recall_across, subset
+from rpml.estimator.knowledge import as_nuisance, as_queries, nuisance_table
 from rpml.evaluation.metrics import bounded_scores, first_hit_rank, kmeans_labels
 from rpml.evaluation.metrics.label_free import NEAREST, hubness_interval, neighbor_overlap, spectrum
 from rpml.evaluation.metrics.retrieval import KS, checked_embedding
@@ -26,7 +26,8 @@ from rpml.evaluation.table import Cell, Comparison
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.context import Json
 from rpml.runtime.intervals import bounded
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, slices, unit_rows
+from rpml.runtime.threads import times
 from rpml.runtime.wording import counted, one_line
 
 logger = logging.getLogger(__name__)
@@ -127,6 +128,30 @@ def checked_size(n_components: int | None, d: int) -> int:
     return int(n_components)
 
 
+def fit_knowledge(
+    X: Array, nuisance: ArrayLike | None = None, queries: ArrayLike | None = None
+) -> Json:
+    """Return those arguments of `RPML.fit` that are given, checked, the nuisance as an array."""
+    known: Json = {}
+    if nuisance is not None:
+        as_nuisance(nuisance, len(X))
+        known["nuisance"] = nuisance_table(nuisance, len(X))
+    if queries is not None:
+        known["queries"] = as_queries(queries, X)
+    return known
+
+
+def subset(known: Json, rows: NDArray[np.generic]) -> Json:
+    """Return what is known of some of the rows."""
+    return {k: value[rows] if k == "nuisance" else value for k, value in known.items()}
+
+
+def nuisance_values(known: Json, n: int) -> NDArray[np.intp] | None:
+    """Return the value of all columns of the nuisance of n rows, -1 where unknown."""
+    nuisance = as_nuisance(known.get("nuisance"), n)
+    return None if nuisance is None else nuisance.values
+
+
 class Split(NamedTuple):
     """Training rows and test rows, with labels or None."""
 
@@ -219,6 +244,20 @@ def _with_labels(Z: Array, y: Array, seed: int) -> Cell:
         **{f"recall@{k}": float(np.mean(ranks < k)) for k in KS},
         **{f"recall@1 {name}": share for name, share in _by_frequency(ranks == 0, y).items()},
     }
+
+
+def recall_across(Z: Array, y: Array, values: NDArray[np.intp]) -> float:
+    """Return the Recall@1 among rows of other known values, of the rows that have a right one."""
+    rows, hits, count = unit_rows(np.asarray(Z, np.float32)), 0, 0
+    for part in slices(len(rows), 1024):
+        similarity = times(rows[part], rows.T)
+        other = (values[part, None] != values) & (values >= 0) & (values[part, None] >= 0)
+        same = y[part, None] == y
+        asked = (other & same).any(axis=1)
+        nearest = np.where(other, similarity, -np.inf).argmax(axis=1)
+        hits += int((same[np.arange(len(same)), nearest] & asked).sum())
+        count += int(asked.sum())
+    return hits / count if count else float("nan")
 
 
 def _by_frequency(hits: NDArray[np.bool_], y: Array) -> dict[str, float]:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
+from rpml.estimator import RPML
 from rpml.estimator.description import separated_pairs
 from rpml.evaluation.advice import (
     Recommendation,
@@ -30,8 +31,13 @@ from rpml.evaluation.advice import (
     recall_reason,
     too_little,
 )
-from rpml.evaluation.comparison import checked_size, compare
-from rpml.evaluation.knowledge import fit_knowledge, nuisance_values, subset, untrained_fit
+from rpml.evaluation.comparison import (
+    checked_size,
+    compare,
+    fit_knowledge,
+    nuisance_values,
+    subset,
+)
 from rpml.evaluation.metrics.label_free import neighbors_kept
 from rpml.evaluation.metrics.retrieval import checked_codes, checked_embedding
 from rpml.evaluation.registry import (
@@ -45,9 +51,9 @@ from rpml.evaluation.registry import (
 from rpml.evaluation.sizes import SizeRecommendation, recommend_size
 from rpml.evaluation.table import Comparison
 from rpml.method.calibration import expected_gain
-from rpml.method.graph.heaps import nearest_rows
+from rpml.method.graph.heaps import nearest_others
 from rpml.method.whitening.constants import JUDGED_NEIGHBORS
-from rpml.method.whitening.evidence import NO_GAIN
+from rpml.method.whitening.evidence import NO_GAIN, ScatterChoice
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import (
     columns,
@@ -57,7 +63,7 @@ from rpml.method.whitening.neighborhoods import (
 )
 from rpml.runtime.context import Json
 from rpml.runtime.intervals import Interval, mean_interval
-from rpml.runtime.rows import Array, RandomState, sorted_sample, to_common_scale, unit_rows
+from rpml.runtime.rows import Array, RandomState, sorted_sample, to_common_scale
 from rpml.runtime.threads import single_blas_thread
 from rpml.runtime.wording import counted
 
@@ -233,6 +239,17 @@ def _recommend(
     return found.with_sizes(neighbors_kept(rows, W, size)), fits
 
 
+def untrained_fit(
+    X: Array, size: int, known: Json, random_state: RandomState
+) -> tuple[RPML, ScatterChoice]:
+    """Return a fit without its training, and its evidence, also of the knowledge."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that no iteration converges
+        model = RPML(size, random_state=random_state, max_iter=0).fit(X, **known)
+    assert model.whitening_ is not None
+    return model, model.whitening_
+
+
 def rank_gains(
     W: Array, methods: Sequence[str], size: int, rng: np.random.Generator
 ) -> dict[str, Interval]:
@@ -248,8 +265,7 @@ def rank_gains(
     half = random_halves(W.shape[1], rng)
     log_ranks = {name: np.zeros(len(queries)) for name in (REFERENCE, *methods)}
     for one, other in ((half, ~half), (~half, half)):
-        units = unit_rows(columns(unseen, other))
-        held_out = nearest_rows(units[queries], units, JUDGED_NEIGHBORS, own=queries)[1]
+        held_out = nearest_others(columns(unseen, other), queries, JUDGED_NEIGHBORS)
         shown, asked = columns(seen, one), columns(unseen, one)
         room = max(1, min(size, int(one.sum()) // 2, len(seen) - 1))
         for name in log_ranks:

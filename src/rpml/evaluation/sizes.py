@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rpml.estimator import RPML
 from rpml.evaluation.codes import BYTES, coded, configurations
-from rpml.evaluation.knowledge import subset
+from rpml.evaluation.comparison import subset
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.evaluation.metrics.retrieval import checked_codes, checked_embedding
 from rpml.evaluation.table import Row, figure_text, mean_figure

@@ -60,8 +60,7 @@ def run(
 ) -> None:
     """Compare RPML with PCA, whitening and others; recommend one."""
     from rpml.evaluation.codes import CODED_METHODS, code_lines, compare_bytes
-    from rpml.evaluation.comparison import compare
-    from rpml.evaluation.knowledge import fit_knowledge
+    from rpml.evaluation.comparison import compare, fit_knowledge
     from rpml.evaluation.recommendation import (
         CANDIDATES,
         fitted_rank_gain,

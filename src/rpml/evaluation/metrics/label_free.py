@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.graph.heaps import nearest_rows
+from rpml.method.graph.heaps import nearest_others
 from rpml.runtime.intervals import LEVEL, STANDARD_ERRORS, Interval, interval
-from rpml.runtime.rows import Array, unit_rows
+from rpml.runtime.rows import Array
 
 NEAREST = 10  # neighbors that label-free figures compare
 N_RESAMPLES = 200
@@ -87,11 +87,7 @@ def neighbors_kept(X: Array, W: Array, size: int) -> dict[int, Interval]:
     rng = np.random.default_rng(0)
     queries = np.sort(rng.permutation(len(X))[:QUERIES])
     k = min(NEAREST, len(X) - 1)
-
-    def nearest(rows: Array) -> NDArray[np.intp]:
-        units = unit_rows(rows)
-        return nearest_rows(units[queries], units, k, own=queries)[1]
-
-    before = nearest(X)
+    before = nearest_others(X, queries, k)
     sizes = sorted({size, *(s for s in SIZES if s < W.shape[1])})
-    return {s: interval(neighbor_overlap(before, nearest(W[:, :s]), k), rng) for s in sizes}
+    after = {s: nearest_others(W[:, :s], queries, k) for s in sizes}
+    return {s: interval(neighbor_overlap(before, after[s], k), rng) for s in sizes}

@@ -66,6 +66,12 @@ def nearest_rows(
     return heaps[0], heaps[1].astype(np.intp)
 
 
+def nearest_others(rows: Array, which: NDArray[np.integer], k: int = 1) -> NDArray[np.intp]:
+    """Return (n, k), the other rows of highest cosine to the rows `which`, nearest first."""
+    units = unit_rows(rows)
+    return nearest_rows(units[which], units, k, own=which)[1]
+
+
 @dataclass(frozen=True)
 class SearchCorpus:
     """Rows prepared for the search in blocks, so that a large X is never copied as a whole.
@@ -120,10 +126,7 @@ def prepare(
 
 
 def search_rows(
-    rows: SearchCorpus,
-    queries: NDArray[np.intp],
-    k: int,
-    dtype: DTypeLike = np.float64,
+    rows: SearchCorpus, queries: NDArray[np.intp], k: int, dtype: DTypeLike = np.float64
 ) -> Heaps:
     """Find the top k of the given rows among all rows."""
     n, d = rows.X.shape

@@ -20,6 +20,7 @@ Rows = NDArray[np.intp]
 Triplets = NDArray[np.intp]
 _REDRAWS = 16  # attempts to redraw a negative from the anchor's group
 _CHUNK = 65536  # triplets whose near negatives are listed together
+MARGIN = 0.5  # by which a semi-hard negative is farther than the positive, at most
 
 
 @dataclass(frozen=True)
@@ -83,29 +84,23 @@ def hard(draw: Draw, rng: np.random.Generator, *, neighbors: Neighbors, X: Array
     """The anchor's nearest neighbors of another label, in order."""
     turn = np.arange(draw.anchors.size) - np.searchsorted(draw.anchors, draw.anchors)
     out = draw.negatives.copy()
-    for part in slices(draw.anchors.size, _CHUNK):
-        allowed = _near_negatives(draw, part, neighbors)
+    for part, allowed in _near_negatives(draw, neighbors):
         nth = turn[part] % np.maximum(allowed.sum(axis=1), 1)
         out[part] = _pick(draw, part, neighbors, allowed, nth)
     return out
 
 
 def semi_hard(
-    draw: Draw,
-    rng: np.random.Generator,
-    *,
-    neighbors: Neighbors,
-    X: Array,
-    margin: float = 0.5,
+    draw: Draw, rng: np.random.Generator, *, neighbors: Neighbors, X: Array, margin: float = MARGIN
 ) -> Rows:
     """A neighbor of another label that is farther than the positive by less than the margin."""
     luck = rng.random(draw.anchors.size)
     out = draw.negatives.copy()
-    for part in slices(draw.anchors.size, _CHUNK):
+    for part, other in _near_negatives(draw, neighbors):
         anchors, metric = draw.anchors[part], neighbors.metric
         near = pair_distances(X, anchors, draw.positives[part], metric=metric)[:, None]
         far = neighbors.distances[anchors]
-        allowed = _near_negatives(draw, part, neighbors) & (far > near) & (far < near + margin)
+        allowed = other & (far > near) & (far < near + margin)
         nth = (luck[part] * allowed.sum(axis=1)).astype(np.intp)
         out[part] = _pick(draw, part, neighbors, allowed, nth)
     return out
@@ -119,14 +114,15 @@ SAMPLERS: dict[str, Callable[..., Rows]] = {
 }
 
 
-def _near_negatives(draw: Draw, part: slice, neighbors: Neighbors) -> NDArray[np.bool_]:
-    """Return which neighbors of the anchors may be their negatives, (T, k)."""
-    anchors = draw.anchors[part]
-    near = neighbors.indices[anchors]
-    allowed = (draw.labels[near] >= 0) & (draw.labels[near] != draw.labels[anchors, None])
-    if draw.groups is not None:
-        allowed &= ~_same_group(draw.groups, anchors[:, None], near)
-    return np.asarray(allowed)
+def _near_negatives(draw: Draw, neighbors: Neighbors) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
+    """Yield parts of the anchors, and which of their neighbors may be their negatives, (T, k)."""
+    for part in slices(draw.anchors.size, _CHUNK):
+        anchors = draw.anchors[part]
+        near = neighbors.indices[anchors]
+        allowed = (draw.labels[near] >= 0) & (draw.labels[near] != draw.labels[anchors, None])
+        if draw.groups is not None:
+            allowed &= ~_same_group(draw.groups, anchors[:, None], near)
+        yield part, np.asarray(allowed)
 
 
 def _pick(
@@ -201,7 +197,7 @@ def mine_batch_triplets(
     labels: NDArray[np.integer],
     rng: np.random.Generator,
     *,
-    margin: float = 0.5,
+    margin: float = MARGIN,
     mining: str = "semi-hard",
     limit: int | None = None,
 ) -> Triplets:

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from rpml.method.graph.heaps import nearest_rows
+from rpml.method.graph.heaps import nearest_others
 from rpml.method.whitening import constants as const
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
@@ -36,7 +36,7 @@ from rpml.method.whitening.neighborhoods import (
     taught_correlation,
 )
 from rpml.runtime.intervals import Interval, mean_interval
-from rpml.runtime.rows import Array, unit_rows
+from rpml.runtime.rows import Array
 from rpml.runtime.threads import single_blas_thread, times
 from rpml.runtime.wording import counted
 
@@ -310,8 +310,7 @@ class RankGains:
         return np.asarray(columns(data.W, half) * data.deviations[half].astype(data.W.dtype))
 
     def _nearest(self, rows: Array) -> Index:
-        rows, k = unit_rows(rows), const.JUDGED_NEIGHBORS
-        return nearest_rows(rows[self._queries], rows, k, own=self._queries)[1]
+        return nearest_others(rows, self._queries, const.JUDGED_NEIGHBORS)
 
     def _log_ranks(self, rows: list[Array], neighbors: list[Index]) -> Array:
         """(n_queries,), the mean over the halves of the axes."""

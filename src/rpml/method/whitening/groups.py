@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.method.graph.heaps import nearest_rows
+from rpml.method.graph.heaps import nearest_others
 from rpml.method.whitening import constants as const
 from rpml.method.whitening.evidence import ScatterChoice
 from rpml.method.whitening.neighborhoods import (
@@ -107,8 +107,8 @@ def within_scatter(data: Coordinates, groups: Groups) -> Array:
 
 def _finds_its_group(data: Coordinates, groups: Groups, scatter: Array, shrinkage: float) -> float:
     queries = np.arange(len(groups))[:: max(1, len(groups) // const.GROUP_QUERIES)]
-    neighbors = _nearest(data.embed(scatter, data.every, shrinkage, data.n_components), queries)
-    return float(np.mean(groups[neighbors] == groups[queries]))
+    rows = data.embed(scatter, data.every, shrinkage, data.n_components)
+    return float(np.mean(groups[nearest_others(rows, queries)[:, 0]] == groups[queries]))
 
 
 @single_blas_thread()
@@ -159,16 +159,11 @@ def split_half_agreement(
         queries = rng.permutation(len(data.W))[: const.GROUP_QUERIES]
         for i, shrinkage in enumerate(shrinkages):
             one, two = (
-                _nearest(data.embed(scatter, seen, shrinkage, size), queries)
+                nearest_others(data.embed(scatter, seen, shrinkage, size), queries)
                 for seen in (half, ~half)
             )
             shares[i] += float(np.mean(one == two)) / const.JUDGED_REPEATS
     return shares
-
-
-def _nearest(rows: Array, queries: Index) -> Index:
-    rows = unit_rows(rows)
-    return nearest_rows(rows[queries], rows, own=queries)[1][:, 0]
 
 
 def no_groups(n: int) -> Groups:
