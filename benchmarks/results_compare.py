@@ -15,6 +15,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from cells import read_cells, run_cells
 from common import RESULTS, machine
 from methods import ALL
@@ -84,6 +85,9 @@ def summarise(path: Path) -> None:
         }
         own = [c for c in cells if (c["method"], c["asked"]) == (row["method"], row["asked"])]
         row["sources"] = sorted({c.get("source", "") for c in own})
+        for name in ("recall@1 rare", "recall@1 frequent"):
+            if scored := [c[name] for c in own if name in c]:
+                row[name] = float(np.mean(scored))
     content = {"set": path.stem, "machine": machine(), "rows": rows}
     (RESULTS / f"comparison-{path.stem}.json").write_text(json.dumps(content, indent=1) + "\n")
 

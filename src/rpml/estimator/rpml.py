@@ -1,7 +1,5 @@
 """RPML, the scikit-learn estimator: validates, runs the pipeline, sets fitted attributes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Self

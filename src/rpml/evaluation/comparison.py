@@ -1,10 +1,8 @@
 """Comparison of RPML with its alternatives: same rows, split and dimension, several seeds.
 
-A cell of a comparison is one method with a dimension and a seed, scored on held-out rows: a plain
-dict, ready for a line of JSON. `hits` has a hexadecimal digit per query: the number of rows of
-other classes before the first right one, where 15 means 15 or more. Every Recall@K up to 8 and
-every bootstrap can be computed from it. The digits of `kept` say how many of the 10 nearest rows
-remain.
+A cell of a comparison is one method with a dimension and a seed, scored on held-out rows. Per query
+it has in `ranks` the number of rows of other classes before the first right one, from which every
+Recall@K and every bootstrap follow, and in `overlap` which share of the 10 nearest rows remains.
 """
 
 import itertools
@@ -34,7 +32,6 @@ logger = logging.getLogger(__name__)
 DEFAULT_METHODS = ("raw", "random", *PCA_FAMILY, "rpml", "lda", "nca")
 DEFAULT_SEEDS = (0, 1, 2)
 DEFAULT_DIM = 128
-_DEEPEST = 15
 
 
 def compare(
@@ -230,7 +227,7 @@ def _without_labels(X: Array, Z: Array) -> Cell:
     overlap = neighbor_overlap(before, after, k)
     return {
         "neighbors_kept": float(overlap.mean()),
-        "kept": "".join(f"{count:x}" for count in np.rint(overlap * k).astype(int)),
+        "overlap": overlap,
         **bounded("effective_rank", spectrum(Z)[1]),
         **bounded("hubness", hubness_interval(after, k, np.random.default_rng(0))),
     }
@@ -240,9 +237,8 @@ def _with_labels(Z: Array, y: Array, seed: int) -> Cell:
     ranks = first_hit_rank(Z, y)
     return {
         **bounded_scores(kmeans_labels(Z, y, seed), y),
-        "hits": "".join(f"{rank:x}" for rank in np.minimum(ranks, _DEEPEST)),
+        "ranks": ranks,
         **{f"recall@{k}": float(np.mean(ranks < k)) for k in KS},
-        **{f"recall@1 {name}": share for name, share in _by_frequency(ranks == 0, y).items()},
     }
 
 
@@ -258,20 +254,3 @@ def recall_across(Z: Array, y: Array, values: NDArray[np.intp]) -> float:
         hits += int((same[np.arange(len(same)), nearest] & asked).sum())
         count += int(asked.sum())
     return hits / count if count else float("nan")
-
-
-def _by_frequency(hits: NDArray[np.bool_], y: Array) -> dict[str, float]:
-    """Average R@1 over the classes of the rarest and of the most frequent third.
-
-    Empty if all classes have the same size.
-    """
-    codes = np.unique(y, return_inverse=True)[1]
-    sizes = np.bincount(codes)
-    if sizes.min() == sizes.max():
-        return {}
-    by_class = np.bincount(codes, weights=hits) / sizes
-    low, high = np.quantile(sizes, [1 / 3, 2 / 3])
-    return {
-        "rare": float(by_class[sizes <= low].mean()),
-        "frequent": float(by_class[sizes >= high].mean()),
-    }

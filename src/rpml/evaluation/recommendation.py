@@ -10,8 +10,6 @@ method gains by retaining what rows really share. PCA is recommended unless anot
 clearly better.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

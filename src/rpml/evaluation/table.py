@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.evaluation.metrics.label_free import NEAREST
 from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.registry import REFERENCE, Method
 from rpml.runtime.context import Json
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
 
 SCORES = (
     *(f"recall@{k}" for k in KS),
-    *("nmi", "f", "precision", "recall"),
-    *("recall@1 rare", "recall@1 frequent", "recall@1 across"),
+    *("nmi", "f", "precision", "recall", "recall@1 across"),
 )
 FIGURES = ("neighbors_kept", "effective_rank", "hubness", "seconds")
 _BOUNDS = tuple(
@@ -57,8 +55,8 @@ class Comparison:
 
     def hits(self, method: str, dim: int, k: int = 1) -> NDArray[np.float64] | None:
         """Return the share of seeds in which each query is right; None without labels."""
-        cells = [c for c in self._cells(method, dim) if "hits" in c]
-        return np.mean([hits_of(c, k) for c in cells], axis=0) if cells else None
+        ranks = [c["ranks"] for c in self._cells(method, dim) if "ranks" in c]
+        return np.mean([r < k for r in ranks], axis=0) if ranks else None
 
     def difference(self, method: str, other: str, dim: int) -> Interval | None:
         """Return the R@1 gain of one method over another on the same queries."""
@@ -127,35 +125,21 @@ class Comparison:
         for name in (*SCORES, *FIGURES, *_BOUNDS):
             if all(name in cell for cell in measured):
                 row[name] = float(np.mean([c[name] for c in measured]))
-        if all("kept" in c for c in measured):
-            overlap = np.mean([overlap_of(c) for c in measured], axis=0)
+        if all("overlap" in c for c in measured):
+            overlap = np.mean([c["overlap"] for c in measured], axis=0)
             row |= mean_figure("neighbors_kept", overlap)
-        return row | self._intervals(method.name, dim)
-
-    def _intervals(self, method: str, dim: int) -> Row:
-        out: Row = {}
         for k in KS:
-            hits = self.hits(method, dim, k)
-            if hits is not None:
-                out |= mean_figure(f"recall@{k}", hits)
-        gain = self.difference(method, REFERENCE, dim) if method != REFERENCE else None
-        return out if gain is None else out | bounded("gain", gain)
+            if (hits := self.hits(method.name, dim, k)) is not None:
+                row |= mean_figure(f"recall@{k}", hits)
+        gain = None
+        if method.name != REFERENCE:
+            gain = self.difference(method.name, REFERENCE, dim)
+        return row if gain is None else row | bounded("gain", gain)
 
 
 def mean_figure(name: str, values: NDArray[np.generic]) -> dict[str, float]:
     """Return the mean of a value per query with its 95% interval, under the names of a table."""
     return bounded(name, interval(values, np.random.default_rng(0)))
-
-
-def overlap_of(cell: Cell) -> NDArray[np.float64]:
-    """Return the share of nearest rows that each query keeps."""
-    counts = np.array([int(digit, 16) for digit in cell["kept"]])
-    return np.asarray(counts / min(NEAREST, len(counts) - 1))
-
-
-def hits_of(cell: Cell, k: int = 1) -> NDArray[np.bool_]:
-    """Return which queries have a row of their own class among the k nearest."""
-    return np.array([int(digit, 16) < k for digit in cell["hits"]])
 
 
 def table_text(rows: Sequence[Row], lines: Sequence[list[str]], ending: str) -> str:
