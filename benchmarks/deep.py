@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 from common import RESULTS, machine
 from deep_baselines import ALL as METHODS
+from sklearn.metrics import normalized_mutual_info_score as nmi
 
 from rpml.deep.backbones import Network, open_network
 from rpml.deep.embedder import (
@@ -48,7 +49,6 @@ from rpml.deep.methods.base import Method
 from rpml.deep.trainer import Schedule, Trainer
 from rpml.estimator import RPML
 from rpml.evaluation.metrics import first_hit_rank, kmeans
-from rpml.evaluation.metrics.clustering import normalized_mutual_information as nmi
 from rpml.evaluation.registry import chosen_methods
 from rpml.io.datasets.image_sets import read_folders
 from rpml.runtime.context import Context

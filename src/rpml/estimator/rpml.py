@@ -18,19 +18,8 @@ from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.pipeline import learn_in_memory
 from rpml.method.settings import search_memory
 from rpml.method.update import update
-from rpml.runtime.context import (
-    WORKING_MEMORY,
-    Context,
-    Json,
-    PrintedProgress,
-)
-from rpml.runtime.rows import (
-    Labels,
-    check_rows,
-    check_varied,
-    float_dtype,
-    to_common_scale,
-)
+from rpml.runtime.context import WORKING_MEMORY, Context, Json, PrintedProgress
+from rpml.runtime.rows import Labels, check_rows, check_varied, float_dtype, to_common_scale
 from rpml.runtime.threads import using_jobs
 
 

@@ -19,14 +19,7 @@ from sklearn.utils import Tags, check_consistent_length, check_random_state, col
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum, principal_axes, whitening
-from rpml.runtime.rows import (
-    Array,
-    RandomState,
-    check_rows,
-    check_varied,
-    sorted_sample,
-    unit_rows,
-)
+from rpml.runtime.rows import Array, RandomState, check_rows, check_varied, sorted_sample, unit_rows
 
 MAX_AXES = 512  # of the paper's descriptors
 LDA_SHRINKAGE = 0.3  # share of the scatter within classes that an identity replaces

@@ -29,13 +29,7 @@ from rpml.evaluation.advice import (
     recall_reason,
     too_little,
 )
-from rpml.evaluation.comparison import (
-    checked_size,
-    compare,
-    fit_knowledge,
-    nuisance_values,
-    subset,
-)
+from rpml.evaluation.comparison import checked_size, compare, fit_knowledge, nuisance_values, subset
 from rpml.evaluation.metrics.label_free import neighbors_kept
 from rpml.evaluation.metrics.retrieval import checked_codes, checked_embedding
 from rpml.evaluation.registry import (
@@ -53,12 +47,7 @@ from rpml.method.graph.heaps import nearest_others
 from rpml.method.whitening.constants import JUDGED_NEIGHBORS
 from rpml.method.whitening.evidence import NO_GAIN, ScatterChoice
 from rpml.method.whitening.linear_map import principal_axes
-from rpml.method.whitening.neighborhoods import (
-    columns,
-    mean_log_ranks,
-    projected,
-    random_halves,
-)
+from rpml.method.whitening.neighborhoods import columns, mean_log_ranks, projected, random_halves
 from rpml.runtime.context import Json
 from rpml.runtime.intervals import Interval, mean_interval
 from rpml.runtime.rows import Array, RandomState, sorted_sample, to_common_scale

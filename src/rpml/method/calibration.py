@@ -22,12 +22,9 @@ LEVELS = np.union1d(np.linspace(0, 1, 129), 1 - np.geomspace(1e-6, 1e-2, 65))
 class AxisRanges:
     """The range of each axis that int8 codes cover, measured on embedded rows."""
 
-    low: Array
-    """(l,) smallest value on each axis."""
-    high: Array
-    """(l,) largest value on each axis."""
-    growth: Array
-    """(l,) factor by which values grow if only the first 1 .. l axes are normalized."""
+    low: Array  # (l,) smallest value on each axis
+    high: Array  # (l,) largest value on each axis
+    growth: Array  # (l,) factor by which values grow if only the first 1 .. l axes are normalized
 
     @classmethod
     def from_rows(cls, Y: Array, unit: bool) -> AxisRanges:
@@ -53,12 +50,9 @@ class AxisRanges:
 class SimilarityScale:
     """Quantiles of the cosine similarities of embedded training rows."""
 
-    levels: Array
-    """(q,) ascending from 0 to 1."""
-    random: Array
-    """(q,) quantiles over random pairs."""
-    nearest: Array
-    """(q,) quantiles over rows and their nearest neighbor in the sample."""
+    levels: Array  # (q,) ascending from 0 to 1
+    random: Array  # (q,) quantiles over random pairs
+    nearest: Array  # (q,) quantiles over rows and their nearest neighbor in the sample
 
     @classmethod
     @single_blas_thread()

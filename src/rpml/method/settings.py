@@ -66,20 +66,13 @@ class FitSettings:
 class FitInputs:
     """Everything a fit is given besides its rows."""
 
-    groups: Groups
-    """(n,) rows with the same number >= 0 show the same instance."""
-    supervision: Supervision | None = None
-    """Classes and constraints."""
-    whitening: Whitening | None = None
-    """The whitening to use; chosen if None."""
-    pairs: NDArray[np.intp] | None = None
-    """(m, 2) rows that probably belong together."""
-    nuisance: Nuisance | None = None
-    """What is known of the rows and does not matter."""
-    queries: Array | None = None
-    """(m, d) unlabeled queries, for which the rows are the documents."""
-    continues: bool = False
-    """Whether the supervision is that of an earlier fit, which an update continues."""
+    groups: Groups  # (n,) rows with the same number >= 0 show the same instance
+    supervision: Supervision | None = None  # classes and constraints
+    whitening: Whitening | None = None  # the whitening to use; chosen if None
+    pairs: NDArray[np.intp] | None = None  # (m, 2) rows that probably belong together
+    nuisance: Nuisance | None = None  # what is known of the rows and does not matter
+    queries: Array | None = None  # (m, d) unlabeled queries, for which the rows are the documents
+    continues: bool = False  # whether an update continues an earlier fit, whose supervision this is
 
     @property
     def unwanted(self) -> str:
@@ -133,10 +126,8 @@ class Clusters:
 
     labels: Labels
     exemplars: Exemplars
-    labeled_mask: NDArray[np.bool_]
-    """(n,) rows whose class was given."""
-    n_classes: int
-    """Labels below it are given classes."""
+    labeled_mask: NDArray[np.bool_]  # (n,) rows whose class was given
+    n_classes: int  # labels below it are given classes
 
     def among(self, rows: NDArray[np.intp], n: int) -> Clusters:
         """Return the clusters of n rows, of which only `rows` were clustered."""
@@ -166,16 +157,11 @@ class FitResult:
 
     whitening: Whitening
     L: Array
-    sampled: NDArray[np.intp]
-    """(m,) a random sample of the training rows, or all of them."""
-    sample: Array
-    """(m, l) their projections."""
-    message: str
-    """Why the solver ended, or why nothing was trained."""
-    clusters: Clusters | None = None
-    """None if nothing asked for them."""
-    training: Training | None = None
-    """None if the axes are those of the whitening."""
+    sampled: NDArray[np.intp]  # (m,) a random sample of the training rows, or all of them
+    sample: Array  # (m, l) their projections
+    message: str  # why the solver ended, or why nothing was trained
+    clusters: Clusters | None = None  # None if nothing asked for them
+    training: Training | None = None  # None if the axes are those of the whitening
 
     def of_rows_times(self, scale: float) -> Self:
         """Return the same embedding for rows `scale` times as long as the training rows."""

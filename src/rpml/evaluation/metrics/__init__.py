@@ -6,7 +6,6 @@ from rpml.evaluation.metrics.clustering import (
     kmeans,
     kmeans_labels,
     nmi_interval,
-    normalized_mutual_information,
     pair_scores,
 )
 from rpml.evaluation.metrics.retrieval import first_hit_rank, ndcg_at_10, recall_at_k
@@ -19,7 +18,6 @@ __all__ = [
     "kmeans_labels",
     "ndcg_at_10",
     "nmi_interval",
-    "normalized_mutual_information",
     "pair_scores",
     "recall_at_k",
 ]

@@ -63,7 +63,8 @@ def clustering_scores(
         ``nmi`` (arithmetic mean), and pairwise ``f``, ``precision``, ``recall``; all in [0, 1].
     """
     clusters = kmeans_labels(Z, y, random_state, metric, n_init=n_init, progress=progress)
-    return {"nmi": normalized_mutual_information(clusters, y), **pair_scores(clusters, y)}
+    nmi = float(normalized_mutual_info_score(*_codes(clusters, y)))
+    return {"nmi": nmi, **pair_scores(clusters, y)}
 
 
 def kmeans_labels(
@@ -169,11 +170,6 @@ def _points(rows: Array, metric: str) -> NDArray[np.float32]:
     return points
 
 
-def normalized_mutual_information(labels: ArrayLike, y: ArrayLike) -> float:
-    """Return the mutual information over the arithmetic mean of the entropies, in [0, 1]."""
-    return float(normalized_mutual_info_score(*_codes(labels, y)))
-
-
 def nmi_interval(labels: ArrayLike, y: ArrayLike) -> Interval:
     """Return the normalized mutual information with its 95% bootstrap interval over the rows.
 
@@ -206,10 +202,9 @@ def pair_scores(labels: ArrayLike, y: ArrayLike) -> dict[str, float]:
 
     ``precision`` is the share of pairs with equal labels that have equal classes, ``recall`` the
     share of pairs with equal classes that have equal labels, ``f`` their harmonic mean; a share of
-    no pairs is 0. Negative labels mark noise: such a row is a cluster of its own, which lowers
-    recall and not precision.
+    no pairs is 0.
     """
-    clusters, classes = _codes(_noise_apart(labels), y)
+    clusters, classes = _codes(labels, y)
     (_, wrong), (missed, right) = pair_confusion_matrix(classes, clusters).astype(float)
     return {
         "f": _share(2 * right, 2 * right + wrong + missed),
@@ -220,16 +215,6 @@ def pair_scores(labels: ArrayLike, y: ArrayLike) -> dict[str, float]:
 
 def _share(part: float, whole: float) -> float:
     return float(part / whole) if whole else 0.0
-
-
-def _noise_apart(labels: ArrayLike) -> NDArray[np.generic]:
-    """Give each noise row (a negative integer) a label of its own."""
-    array = np.array(labels)
-    if array.ndim == 1 and len(array) and np.issubdtype(array.dtype, np.signedinteger):
-        array = array.astype(np.int64)
-        noise = np.flatnonzero(array < 0)
-        array[noise] = array.max() + 1 + np.arange(len(noise))
-    return array
 
 
 def _codes(labels: ArrayLike, y: ArrayLike) -> tuple[Codes, Codes]:

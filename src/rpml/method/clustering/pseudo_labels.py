@@ -123,12 +123,9 @@ def _side_of(j: int, i: int, rows: Labels, supervision: Supervision, Z: Array) -
 class Exemplars:
     """The most central row of each cluster."""
 
-    rows: NDArray[np.intp]
-    """(k,) indices of training rows."""
-    labels: Labels
-    """(k,) their labels; a class may have several exemplars."""
-    sizes: NDArray[np.intp]
-    """(k,) rows that each represents."""
+    rows: NDArray[np.intp]  # (k,) indices of training rows
+    labels: Labels  # (k,) their labels; a class may have several exemplars
+    sizes: NDArray[np.intp]  # (k,) rows that each represents
 
     def subset(self, chosen: NDArray[np.bool_]) -> Exemplars:
         return Exemplars(self.rows[chosen], self.labels[chosen], self.sizes[chosen])

@@ -26,14 +26,10 @@ Rows = NDArray[np.intp]
 class Supervision:
     """Consistent supervision of n rows."""
 
-    labels: Labels
-    """(n,) equal numbers mean the same class; -1 means unknown."""
-    n_classes: int
-    """Labels below it are classes, which differ; the others are linked rows."""
-    apart: Rows
-    """(m, 2) rows of different classes."""
-    comparisons: Rows
-    """(k, 3) rows a, b, c: a is closer to b than to c."""
+    labels: Labels  # (n,) equal numbers mean the same class; -1 means unknown
+    n_classes: int  # labels below it are classes, which differ; the others are linked rows
+    apart: Rows  # (m, 2) rows of different classes
+    comparisons: Rows  # (k, 3) rows a, b, c: a is closer to b than to c
 
     @property
     def has_constraints(self) -> bool:

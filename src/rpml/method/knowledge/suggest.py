@@ -27,17 +27,12 @@ BLOCK_ROWS = 1024
 class Candidates:
     """Training rows that may be labeled, and what is known of them."""
 
-    count: int
-    """The first so many rows may be labeled; after an update, those that were new."""
+    count: int  # the first so many rows may be labeled; after an update, those that were new
     exemplars: Exemplars
-    middles: Array
-    """The embedded exemplars, unit rows."""
-    rows: Array | None
-    """All embedded training rows, if they are available."""
-    labels: Labels
-    """(n,) clusters of all training rows, -1 where unknown."""
-    labeled: Mask
-    """(n,) rows whose class is given."""
+    middles: Array  # the embedded exemplars, unit rows
+    rows: Array | None  # all embedded training rows, if they are available
+    labels: Labels  # (n,) clusters of all training rows, -1 where unknown
+    labeled: Mask  # (n,) rows whose class is given
     triplets: NDArray[np.integer]
     probabilities: Array
 

@@ -99,10 +99,8 @@ class Stopping:
     """Stopping criteria, of which one suffices."""
 
     max_iter: int = 100
-    gradient: float = 1e-8
-    """Norm of the Riemannian gradient per triplet."""
-    decrease: float = 1e-12
-    """Relative decrease of the loss, in three consecutive iterations."""
+    gradient: float = 1e-8  # norm of the Riemannian gradient per triplet
+    decrease: float = 1e-12  # relative decrease of the loss, in three consecutive iterations
 
 
 @dataclass

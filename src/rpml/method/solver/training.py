@@ -294,11 +294,7 @@ def _mean_subspace(projections: Array, l: int) -> Array:
 
 
 def run_epochs(
-    batches: Batches,
-    state: SolverState,
-    n_epochs: int,
-    seed: int,
-    callback: Callback | None = None,
+    batches: Batches, state: SolverState, n_epochs: int, seed: int, callback: Callback | None = None
 ) -> OptimizeResult:
     """Run the stochastic solver.
 

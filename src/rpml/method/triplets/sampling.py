@@ -65,8 +65,7 @@ class Draw:
 
     anchors: Rows
     positives: Rows
-    negatives: Rows
-    """-1 where there is none."""
+    negatives: Rows  # -1 where there is none
     labels: NDArray[np.integer]
     groups: NDArray[np.integer] | None
 
@@ -284,10 +283,7 @@ def _mine(distance, labels, margin, hard, drawn, out):  # type: ignore[no-untype
 
 
 def batch_sampler(
-    labels: NDArray[np.integer],
-    rng: np.random.Generator,
-    batch_size: int = 120,
-    per_class: int = 4,
+    labels: NDArray[np.integer], rng: np.random.Generator, batch_size: int = 120, per_class: int = 4
 ) -> Iterator[Rows]:
     """Yield one epoch of mini-batches, each with several rows of every label in it.
 

@@ -34,12 +34,7 @@ from rpml.method.whitening.neighborhoods import (
     whiten_by,
 )
 from rpml.method.whitening.nuisance import comparable_rows
-from rpml.method.whitening.nuisance_evidence import (
-    Discounted,
-    discount,
-    known_rows,
-    shared_after,
-)
+from rpml.method.whitening.nuisance_evidence import Discounted, discount, known_rows, shared_after
 from rpml.method.whitening.pairs import pair_scatter, pairs_within, with_paired
 from rpml.runtime.context import Context
 from rpml.runtime.rows import Array, count_blocks
@@ -129,12 +124,7 @@ def scatter_rows(inputs: FitInputs, rng: np.random.Generator) -> NDArray[np.intp
 
 
 def whiten_by_scatter(
-    X: Array,
-    inputs: FitInputs,
-    spectrum: Spectrum,
-    unit: bool,
-    size: int,
-    rng: np.random.Generator,
+    X: Array, inputs: FitInputs, spectrum: Spectrum, unit: bool, size: int, rng: np.random.Generator
 ) -> Whitening:
     """Whiten by what is known of the rows where it helps, and within neighborhoods otherwise.
 

@@ -127,12 +127,9 @@ class Spectrum:
     """Mean and principal axes of the rows, strongest first."""
 
     mean: Array
-    axes: Array
-    """(d, rank) orthonormal columns, signs fixed."""
-    variances: Array
-    """(rank,) positive."""
-    error: float = 0.0
-    """Rounding error of the variances, as the negative ones show it."""
+    axes: Array  # (d, rank) orthonormal columns, signs fixed
+    variances: Array  # (rank,) positive
+    error: float = 0.0  # rounding error of the variances, as the negative ones show it
 
 
 def principal_axes(

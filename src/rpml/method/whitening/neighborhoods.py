@@ -39,12 +39,9 @@ Estimate = tuple[Array, "ScatterChoice"]
 class Coordinates:
     """(A sample of) the rows in whitened principal coordinates."""
 
-    W: Array
-    """(n, q), each column of unit variance."""
-    deviations: Array
-    """(q,) standard deviations, largest first."""
-    n_components: int
-    """Dimension everything is chosen for."""
+    W: Array  # (n, q), each column of unit variance
+    deviations: Array  # (q,) standard deviations, largest first
+    n_components: int  # dimension everything is chosen for
 
     @property
     def every(self) -> Mask:
@@ -223,10 +220,7 @@ def scatter_of(correlation: Array, deviations: Array) -> Array:
 
 
 def _correlate(
-    W: Array,
-    quarters: Sequence[Mask],
-    seen: Sequence[Array],
-    sides: Sequence[tuple[int, int]],
+    W: Array, quarters: Sequence[Mask], seen: Sequence[Array], sides: Sequence[tuple[int, int]]
 ) -> Array:
     """Neighbors by two quarters of the axes as `seen`, measured on the other two."""
     q = W.shape[1]
