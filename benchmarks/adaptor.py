@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from rpml.evaluation.baselines import checked_size
+from rpml.evaluation.registry import checked_size
 from rpml.runtime.errors import require
 from rpml.runtime.rows import RandomState, check_rows, unit_rows
 

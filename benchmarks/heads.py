@@ -10,8 +10,7 @@ from sklearn.utils import check_random_state
 
 from rpml.deep.embedder import Embedder, MultiViewDataset, frozen_descriptors, linear_start
 from rpml.deep.trainer import Schedule, Trainer
-from rpml.evaluation.baselines import LinearBaseline
-from rpml.evaluation.registry import Method
+from rpml.evaluation.registry import LinearBaseline, Method
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.rows import Array, RandomState, unit_rows
 

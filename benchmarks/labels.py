@@ -24,8 +24,8 @@ from results_sets import CELLS, SEEDS, FeatureSet, commit, feature_sets, parser
 from sklearn.semi_supervised import LabelSpreading
 
 from rpml import RPML
-from rpml.evaluation.baselines import LDA, NCA
 from rpml.evaluation.metrics import clustering_scores, first_hit_rank
+from rpml.evaluation.registry import LDA, NCA
 from rpml.runtime.rows import unit_rows
 
 DIM = 128

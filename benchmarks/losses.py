@@ -17,7 +17,7 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from rpml.estimator import RPML
-from rpml.evaluation.baselines import LinearBaseline
+from rpml.evaluation.registry import LinearBaseline
 from rpml.method.objective.triplet_loss import angular_factor, softplus_and_sigmoid
 from rpml.method.solver.conjugate_gradient import PolarCurve, SolverState, Stopping, descend
 from rpml.method.whitening.linear_map import Preprocessing

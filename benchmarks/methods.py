@@ -19,11 +19,14 @@ from sklearn.covariance import ledoit_wolf_shrinkage
 from sklearn.exceptions import ConvergenceWarning
 
 from rpml.estimator import RPML
-from rpml.evaluation.baselines import LDA, LinearBaseline, checked_axes, checked_size
 from rpml.evaluation.registry import (
+    LDA,
     METHODS,
     Build,
+    LinearBaseline,
     Method,
+    checked_axes,
+    checked_size,
     seeded,
     trained,
     unseeded,

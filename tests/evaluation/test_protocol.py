@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rpml.evaluation.baselines import PCA
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 from rpml.evaluation.protocol import (
     DEFAULT_METHODS,
@@ -21,7 +20,7 @@ from rpml.evaluation.protocol import (
     published_rows,
     run_methods,
 )
-from rpml.evaluation.registry import chosen_methods
+from rpml.evaluation.registry import PCA, chosen_methods
 from rpml.io.checkpoint import Checkpoint
 from rpml.io.features import ReadOptions
 from rpml.runtime.context import Context

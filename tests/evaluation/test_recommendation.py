@@ -9,19 +9,17 @@ import pytest
 
 import rpml
 from rpml.evaluation import recommendation
-from rpml.evaluation.comparison import compare
-from rpml.evaluation.metrics.label_free import neighbors_kept
-from rpml.evaluation.recommendation import (
-    CANDIDATES,
+from rpml.evaluation.advice import (
     CLEARLY,
     PRICES,
     RAW_PRICE,
     Recommendation,
     decide,
-    rank_gains,
-    recommend,
     recommend_from,
 )
+from rpml.evaluation.comparison import compare
+from rpml.evaluation.metrics.label_free import neighbors_kept
+from rpml.evaluation.recommendation import CANDIDATES, rank_gains, recommend
 from rpml.evaluation.registry import METHODS, chosen_methods
 from rpml.evaluation.table import Comparison
 from rpml.method.calibration import CALIBRATION, expected_gain

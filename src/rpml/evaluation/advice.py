@@ -1,19 +1,26 @@
-"""A recommendation and its sentences."""
+"""From what was measured to a recommendation and its sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
 from rpml.estimator.description import separated_question
 from rpml.evaluation.registry import KNOWN, METHODS, REFERENCE
+from rpml.evaluation.table import Comparison
 from rpml.method.calibration import expected_gain
 from rpml.method.whitening.evidence import NuisanceEvidence
 from rpml.runtime.intervals import Interval
 from rpml.runtime.rows import RandomState
 from rpml.runtime.wording import counted
+
+PRICES = {"half-whitened": 0.05, "pca-whitened": 0.15}
+"""Rank gain by which a method has to lead. RPML needs none: without evidence it is PCA."""
+CLEARLY = 0.05  # lead in rank gain below which the runner-up may be as good
+RAW_PRICE = 0.05  # rank gain over the best smaller embedding that justifies the raw vectors
 
 
 @dataclass(frozen=True)
@@ -122,10 +129,10 @@ def rank_gain_reason(choice: str, evidence: Mapping[str, Interval]) -> str:
     )
 
 
-def close_reason(certainty: str, runner_up: str | None) -> list[str]:
+def close_reason(certainty: str, runner_up: str | None) -> tuple[str, ...]:
     if certainty == "clear" or runner_up is None:
-        return []
-    return [f"It is close: {METHODS[runner_up].title} may do as well."]
+        return ()
+    return (f"It is close: {METHODS[runner_up].title} may do as well.",)
 
 
 def too_little(n: int, rank: int, size: int) -> Recommendation:
@@ -135,3 +142,84 @@ def too_little(n: int, rank: int, size: int) -> Recommendation:
         f"embeddings on: the safe choice is {METHODS[choice].title}."
     )
     return Recommendation(choice, size, "unknown", reasons=(reason,))
+
+
+def recommend_from(
+    table: Comparison, any_size: bool = False, known: tuple[str, ...] = ()
+) -> Recommendation:
+    """Recommend the method with the highest Recall@1 in a comparison, of those that see no labels.
+
+    PCA is the simplest: others must be clearly better than it, by the paired difference. The
+    comparison's first number of dimensions counts. `any_size` allows the raw vectors.
+    """
+    size = table.order[0][1]
+    rows = {row["method"]: row for row in table.rows if row["asked"] == size and "recall@1" in row}
+    evidence = {
+        name: Interval(row["recall@1"], row["recall@1_low"], row["recall@1_high"])
+        for name, row in rows.items()
+        if not row["uses_labels"]
+    }
+    recall = {name: score.value for name, score in evidence.items()}
+    worth = {name: value for name, value in recall.items() if any_size or name != "raw"} or recall
+    over_pca = {name: table.difference(name, REFERENCE, size) for name in worth}
+    choice, runner_up = _best_two(worth, [n for n, gain in over_pca.items() if _leads(gain)])
+    apart = table.difference(choice, runner_up, size) if runner_up else None
+    gain = over_pca[choice]
+    reasons = [advised(choice, size), recall_reason(choice, worth, gain)]
+    raw = table.difference("raw", choice, size)
+    if choice != "raw" and raw is not None and raw.clear > 0:
+        reasons.append(
+            f"The raw vectors reach {recall['raw']:.1%} with "
+            f"{counted(rows['raw']['dim'], 'dimension')}: keep "
+            "them if you can afford the size."
+        )
+    certainty = "clear" if apart is None or apart.clear > 0 else "close"
+    return Recommendation(
+        choice,
+        size,
+        certainty,
+        gain,
+        True,
+        evidence,
+        reasons=(*reasons, *close_reason(certainty, runner_up)),
+        known=known if choice == KNOWN else (),
+    )
+
+
+def decide(
+    evidence: Mapping[str, Interval], size: int, methods: Sequence[str], any_size: bool
+) -> Recommendation:
+    """Choose the method with the largest rank gain minus its price; `any_size` allows "raw".
+
+    RPML has its own evidence and thresholds; others must be clearly better than PCA.
+    """
+    gains = {name: measured.value for name, measured in evidence.items()}
+    worth = {name: gains[name] - PRICES.get(name, 0.0) for name in methods if name != "raw"}
+    worth = worth or {"raw": 0.0}
+    if REFERENCE in worth and worth.get("rpml", 1.0) <= 0:
+        del worth["rpml"]  # without evidence it is PCA
+    ahead = [name for name in worth if name == "rpml" or _leads(evidence.get(name))]
+    choice, runner_up = _best_two(worth, ahead)
+    reasons = [advised(choice, size), rank_gain_reason(choice, evidence)]
+    if "raw" in gains and gains["raw"] - gains[choice] > RAW_PRICE:
+        if any_size:
+            choice, reasons = "raw", [advised("raw", size), f"Otherwise: {reasons[0]}"]
+        else:
+            reasons.append("The raw vectors probably do better: keep them if you can afford them.")
+    lead = np.inf if runner_up is None or choice == "raw" else worth[choice] - worth[runner_up]
+    certainty = "clear" if lead > CLEARLY else "close"
+    gain = expected_gain(gains[choice]) if choice not in ("raw", REFERENCE) else None
+    told = (*reasons, *close_reason(certainty, runner_up))
+    return Recommendation(choice, size, certainty, gain, False, dict(evidence), reasons=told)
+
+
+def _leads(gain: Interval | None) -> bool:
+    """Whether a gain over PCA is clear; without PCA to compare with, nothing speaks against it."""
+    return gain is None or gain.clear > 0
+
+
+def _best_two(worth: Mapping[str, float], ahead: Sequence[str]) -> tuple[str, str | None]:
+    """Return the best and the second; PCA is the best unless others are `ahead` of it."""
+    ranked = sorted(worth, key=lambda name: (-worth[name], name != REFERENCE))
+    best = next((n for n in ranked if n == REFERENCE or n in ahead), ranked[0])
+    return best, next((name for name in ranked if name != best), None)

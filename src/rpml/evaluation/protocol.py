@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from rpml.evaluation.baselines import PCA
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 from rpml.evaluation.metrics.retrieval import KS
-from rpml.evaluation.registry import Method, chosen_methods
+from rpml.evaluation.registry import PCA, Method, chosen_methods
 from rpml.evaluation.table import markdown_text
 from rpml.io.datasets.image_sets import (
     PUBLISHED,

@@ -11,7 +11,7 @@ clearly better.
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import overload
 
@@ -21,14 +21,7 @@ from sklearn.utils import check_random_state
 
 from rpml.estimator import RPML
 from rpml.estimator.description import separated_pairs
-from rpml.evaluation.advice import (
-    Recommendation,
-    advised,
-    close_reason,
-    rank_gain_reason,
-    recall_reason,
-    too_little,
-)
+from rpml.evaluation.advice import Recommendation, decide, recommend_from, too_little
 from rpml.evaluation.comparison import checked_size, compare, fit_knowledge, nuisance_values, subset
 from rpml.evaluation.metrics.label_free import neighbors_kept
 from rpml.evaluation.metrics.retrieval import checked_codes, checked_embedding
@@ -42,7 +35,6 @@ from rpml.evaluation.registry import (
 )
 from rpml.evaluation.sizes import SizeRecommendation, recommend_size
 from rpml.evaluation.table import Comparison
-from rpml.method.calibration import expected_gain
 from rpml.method.graph.heaps import nearest_others
 from rpml.method.whitening.constants import JUDGED_NEIGHBORS
 from rpml.method.whitening.evidence import NO_GAIN, ScatterChoice
@@ -52,13 +44,8 @@ from rpml.runtime.context import Json
 from rpml.runtime.intervals import Interval, mean_interval
 from rpml.runtime.rows import Array, RandomState, sorted_sample, to_common_scale
 from rpml.runtime.threads import single_blas_thread
-from rpml.runtime.wording import counted
 
 CANDIDATES = (*PCA_FAMILY, "rpml")
-PRICES = {"half-whitened": 0.05, "pca-whitened": 0.15}
-"""Rank gain by which a method has to lead. RPML needs none: without evidence it is PCA."""
-CLEARLY = 0.05  # lead in rank gain below which the runner-up may be as good
-RAW_PRICE = 0.05  # rank gain over the best smaller embedding that justifies the raw vectors
 MAX_ROWS = 5000
 MIN_ROWS, MIN_AXES = 100, 8
 QUERIES, MAX_AXES = 1000, 512  # of the rank gain
@@ -272,86 +259,3 @@ def fitted_rank_gain(table: Comparison, n_components: int) -> Interval | None:
         if (cell["method"], cell["asked"]) == ("rpml", n_components) and "rank_gain" in cell
     ]
     return Interval(*np.mean(cells, axis=0).tolist()) if cells else None
-
-
-def recommend_from(
-    table: Comparison, any_size: bool = False, known: tuple[str, ...] = ()
-) -> Recommendation:
-    """Recommend the method with the highest Recall@1 in a comparison, of those that see no labels.
-
-    PCA is the simplest: others must be clearly better than it, by the paired difference. The
-    comparison's first number of dimensions counts. `any_size` allows the raw vectors.
-    """
-    size = table.order[0][1]
-    rows = {row["method"]: row for row in table.rows if row["asked"] == size and "recall@1" in row}
-    evidence = {
-        name: Interval(row["recall@1"], row["recall@1_low"], row["recall@1_high"])
-        for name, row in rows.items()
-        if not row["uses_labels"]
-    }
-    recall = {name: score.value for name, score in evidence.items()}
-    worth = {name: value for name, value in recall.items() if any_size or name != "raw"} or recall
-    over_pca = {name: table.difference(name, REFERENCE, size) for name in worth}
-    choice, runner_up = _best_two(worth, [n for n, gain in over_pca.items() if _leads(gain)])
-    apart = table.difference(choice, runner_up, size) if runner_up else None
-    gain = over_pca[choice]
-    reasons = [advised(choice, size), recall_reason(choice, worth, gain)]
-    raw = table.difference("raw", choice, size)
-    if choice != "raw" and raw is not None and raw.clear > 0:
-        reasons.append(
-            f"The raw vectors reach {recall['raw']:.1%} with "
-            f"{counted(rows['raw']['dim'], 'dimension')}: keep "
-            "them if you can afford the size."
-        )
-    certainty = "clear" if apart is None or apart.clear > 0 else "close"
-    return Recommendation(
-        choice,
-        size,
-        certainty,
-        gain,
-        True,
-        evidence,
-        reasons=(*reasons, *close_reason(certainty, runner_up)),
-        known=known if choice == KNOWN else (),
-    )
-
-
-def decide(
-    evidence: Mapping[str, Interval], size: int, methods: Sequence[str], any_size: bool
-) -> Recommendation:
-    """Choose the method with the largest rank gain minus its price; `any_size` allows "raw".
-
-    RPML has its own evidence and thresholds; others must be clearly better than PCA.
-    """
-    gains = {name: measured.value for name, measured in evidence.items()}
-    worth = {name: gains[name] - PRICES.get(name, 0.0) for name in methods if name != "raw"}
-    worth = worth or {"raw": 0.0}
-    if REFERENCE in worth and worth.get("rpml", 1.0) <= 0:
-        del worth["rpml"]  # without evidence it is PCA
-    ahead = [name for name in worth if name == "rpml" or _leads(evidence.get(name))]
-    choice, runner_up = _best_two(worth, ahead)
-    reasons = [advised(choice, size), rank_gain_reason(choice, evidence)]
-    if "raw" in gains and gains["raw"] - gains[choice] > RAW_PRICE:
-        if any_size:
-            choice, reasons = "raw", [advised("raw", size), f"Otherwise: {reasons[0]}"]
-        else:
-            reasons.append("The raw vectors probably do better: keep them if you can afford them.")
-    lead = np.inf if runner_up is None or choice == "raw" else worth[choice] - worth[runner_up]
-    certainty = "clear" if lead > CLEARLY else "close"
-    gain = expected_gain(gains[choice]) if choice not in ("raw", REFERENCE) else None
-    reasons += close_reason(certainty, runner_up)
-    return Recommendation(
-        choice, size, certainty, gain, False, dict(evidence), reasons=tuple(reasons)
-    )
-
-
-def _leads(gain: Interval | None) -> bool:
-    """Whether a gain over PCA is clear; without PCA to compare with, nothing speaks against it."""
-    return gain is None or gain.clear > 0
-
-
-def _best_two(worth: Mapping[str, float], ahead: Sequence[str]) -> tuple[str, str | None]:
-    """Return the best and the second; PCA is the best unless others are `ahead` of it."""
-    ranked = sorted(worth, key=lambda name: (-worth[name], name != REFERENCE))
-    best = next((n for n in ranked if n == REFERENCE or n in ahead), ranked[0])
-    return best, next((name for name in ranked if name != best), None)

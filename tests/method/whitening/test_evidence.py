@@ -10,8 +10,8 @@ from scipy import linalg
 
 from rpml import RPML
 from rpml.estimator.description import decisions
-from rpml.evaluation.baselines import PCA
 from rpml.evaluation.metrics import recall_at_k
+from rpml.evaluation.registry import PCA
 from rpml.method.whitening.constants import (
     LEAST_SUPPORT,
     MILD,

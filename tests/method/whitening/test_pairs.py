@@ -10,12 +10,10 @@ import pytest
 from rpml import RPML
 from rpml.estimator.description import decisions
 from rpml.evaluation.metrics import recall_at_k
-from rpml.method.whitening import pairs as pairs_module
+from rpml.method.whitening import groups as pairs_module
 from rpml.method.whitening.constants import PAIR_SHRINKAGES
 from rpml.method.whitening.evidence import PairEvidence, ScatterChoice
-from rpml.method.whitening.linear_map import principal_axes
-from rpml.method.whitening.neighborhoods import coordinates
-from rpml.method.whitening.pairs import (
+from rpml.method.whitening.groups import (
     pair_correlation,
     pair_scatter,
     pairs_within,
@@ -23,6 +21,8 @@ from rpml.method.whitening.pairs import (
     right_rate,
     with_paired,
 )
+from rpml.method.whitening.linear_map import principal_axes
+from rpml.method.whitening.neighborhoods import coordinates
 from tests.problems import classes_with_nuisance
 
 

@@ -59,14 +59,10 @@ def run(
     console: Console,
 ) -> None:
     """Compare RPML with PCA, whitening and others; recommend one."""
+    from rpml.evaluation.advice import recommend_from
     from rpml.evaluation.codes import CODED_METHODS, code_lines, compare_bytes
     from rpml.evaluation.comparison import compare, fit_knowledge
-    from rpml.evaluation.recommendation import (
-        CANDIDATES,
-        fitted_rank_gain,
-        recommend_fitted,
-        recommend_from,
-    )
+    from rpml.evaluation.recommendation import CANDIDATES, fitted_rank_gain, recommend_fitted
 
     if output is not None:
         check_text_table(output, force, [features, labels, queries, *nuisance_files(nuisance)])

@@ -16,8 +16,11 @@ from rpml.method.whitening.groups import (
     drop_singles,
     group_scatter,
     groups_help,
+    pair_scatter,
+    pairs_within,
     representatives,
     sample_rows,
+    with_paired,
 )
 from rpml.method.whitening.linear_map import (
     Preprocessing,
@@ -35,7 +38,6 @@ from rpml.method.whitening.neighborhoods import (
 )
 from rpml.method.whitening.nuisance import comparable_rows
 from rpml.method.whitening.nuisance_evidence import Discounted, discount, known_rows, shared_after
-from rpml.method.whitening.pairs import pair_scatter, pairs_within, with_paired
 from rpml.runtime.context import Context
 from rpml.runtime.rows import Array, count_blocks
 from rpml.runtime.wording import counted

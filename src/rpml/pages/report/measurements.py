@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from rpml.estimator import RPML
 from rpml.evaluation.advice import Recommendation
-from rpml.evaluation.baselines import PCA
 from rpml.evaluation.metrics import first_hit_rank, kmeans_labels, nmi_interval
 from rpml.evaluation.metrics.label_free import (
     NEAREST,
@@ -23,7 +22,7 @@ from rpml.evaluation.metrics.label_free import (
 )
 from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.recommendation import CANDIDATES, recommend_fitted
-from rpml.evaluation.registry import PCA_FAMILY
+from rpml.evaluation.registry import PCA, PCA_FAMILY
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.items import Items, clusters_of, fitted_on
 from rpml.pages.layout import linked_maps

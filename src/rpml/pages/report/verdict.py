@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.evaluation.advice import Recommendation
+from rpml.evaluation.advice import RAW_PRICE, Recommendation
 from rpml.evaluation.metrics.label_free import NEAREST
-from rpml.evaluation.recommendation import RAW_PRICE
 from rpml.evaluation.registry import REFERENCE
 from rpml.method.calibration import expected_gain
 from rpml.pages.report.measurements import Measurements

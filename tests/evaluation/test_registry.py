@@ -9,9 +9,8 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA as SklearnPCA
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from rpml.evaluation.baselines import LDA, NCA, PCA, RandomProjection, Truncation
 from rpml.evaluation.metrics import recall_at_k
-from rpml.evaluation.registry import METHODS
+from rpml.evaluation.registry import LDA, METHODS, NCA, PCA, RandomProjection, Truncation
 
 SUPERVISED = {"lda", "nca"}
 LABEL_FREE = ("raw", "random", "pca", "pca-whitened", "half-whitened")
@@ -106,7 +105,7 @@ def test_labels_help_on_the_classes_they_belong_to(digits):
 
 def test_nca_learns_from_a_sample_of_many_rows(digits, monkeypatch):
     X, y, new, _ = digits
-    monkeypatch.setattr("rpml.evaluation.baselines.NCA_ROWS", 100)
+    monkeypatch.setattr("rpml.evaluation.registry.NCA_ROWS", 100)
     small = NCA(3, random_state=0)
     assert small.fit(X, y).transform(new).shape == (len(new), 3)
 
