@@ -8,7 +8,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import rpml
 from rpml.evaluation import table
-from rpml.evaluation.comparison import DEFAULT_METHODS, compare, make_split
+from rpml.evaluation.comparison import COMPARED_METHODS, compare, make_split
 from rpml.evaluation.metrics import recall_at_k
 from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.registry import METHODS, Method
@@ -198,4 +198,4 @@ def test_the_row_of_a_nan_is_that_of_the_user(data):
 def test_public_name():
     # importing a module must not hide the function: that is why it is not rpml/compare.py
     assert rpml.compare is compare
-    assert set(DEFAULT_METHODS) <= set(METHODS)
+    assert set(COMPARED_METHODS) <= set(METHODS)

@@ -194,7 +194,7 @@ def test_a_fit_with_the_same_seed_has_the_same_evidence(dtype):
 
 
 def test_of_many_rows_the_evidence_is_that_of_a_fit_to_the_sample(monkeypatch):
-    monkeypatch.setattr(recommendation, "MAX_ROWS", 700)
+    monkeypatch.setattr(recommendation, "ADVISED_ROWS", 700)
     X, _ = nuisance(classes=100)
     sample = sorted_sample(len(X), 700, np.random.default_rng(0))
     chosen = rpml.RPML(12, random_state=4).fit(X[sample]).whitening_

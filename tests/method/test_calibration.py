@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from rpml.method.calibration import LEVELS, SimilarityScale
+from rpml.method.calibration import SCALE_LEVELS, SimilarityScale
 from rpml.runtime.rows import unit_rows
 
 
@@ -49,4 +49,6 @@ def test_quantiles_are_those_of_numpy(n):
     Z = unit_rows(Y)
     pairs = (Z @ Z.T)[np.triu_indices(n, 1)]
     scale = SimilarityScale.from_rows(Y)
-    np.testing.assert_allclose(scale.random, np.quantile(pairs.astype(float), LEVELS), atol=2e-5)
+    np.testing.assert_allclose(
+        scale.random, np.quantile(pairs.astype(float), SCALE_LEVELS), atol=2e-5
+    )

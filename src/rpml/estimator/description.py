@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from rpml.estimator.rpml import RPML
 
 SEPARATED_PAIRS = 3  # of rows that were nearest and no longer are, shown as examples
-NEAREST = 10
-MAX_ROWS = 20_000
-MAX_QUERIES = 1000
+SEPARATED_NEAREST = 10
+SEPARATED_ROWS = 20_000
+SEPARATED_QUERIES = 1000
 Pair = tuple[int, int]
 _SIMILAR = {
     "groups": "rows of one group",
@@ -198,8 +198,8 @@ def separated_pairs(
     Pairs are given by the numbers `rows` of these rows. With the `values` of a nuisance, empty or
     -1 where unknown, only pairs that share its value are returned.
     """
-    asked = sorted_sample(len(X), MAX_QUERIES, np.random.default_rng(0))
-    k = min(NEAREST, len(X) - 1)
+    asked = sorted_sample(len(X), SEPARATED_QUERIES, np.random.default_rng(0))
+    k = min(SEPARATED_NEAREST, len(X) - 1)
     spaces = (np.asarray(space, np.float32) for space in (X, Z))
     before, after = (nearest_others(space, asked, k) for space in spaces)
     nearest = before[:, 0]
@@ -226,7 +226,7 @@ def discounted_pairs(
     """Return such pairs among (a sample of) the rows of a fit; none if it is PCA."""
     if model.outcome_ == "PCA" or len(X) < 3:
         return []
-    rows = sorted_sample(len(X), MAX_ROWS, np.random.default_rng(0))
+    rows = sorted_sample(len(X), SEPARATED_ROWS, np.random.default_rng(0))
     sample = np.asarray(X[rows])
     known = None if values is None else values[rows]
     return separated_pairs(sample, np.asarray(model.transform(sample)), rows, known)
@@ -241,7 +241,7 @@ def separated_question(pairs: Sequence[Sequence[object]]) -> str:
     """Return what named pairs are, and the question that they raise."""
     listed = "; ".join(f"{a} and {b}" for a, b in pairs)
     return (
-        f"{listed} were nearest neighbors and are not among each other's {NEAREST} nearest now. "
-        "Does their difference matter? Then use PCA, or say what belongs together (labels, "
-        "groups, pairs)."
+        f"{listed} were nearest neighbors and are not among each other's {SEPARATED_NEAREST} "
+        "nearest now. Does their difference matter? Then use PCA, or say what belongs together "
+        "(labels, groups, pairs)."
     )

@@ -27,8 +27,8 @@ from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, Labels, as_matrix, float_dtype
 from rpml.runtime.wording import counted
 
-FEW = 20  # distinct numbers up to which floats are categories
-BINS = 4  # of a number, to tell rows of other values
+MAX_CATEGORIES = 20  # distinct numbers up to which floats are categories
+NUMBER_BINS = 4  # of a number, to tell rows of other values
 
 
 def as_nuisance(nuisance: ArrayLike | None, n: int, whiten: object = "auto") -> Nuisance | None:
@@ -119,7 +119,7 @@ def _as_column(name: str, values: NDArray[Any], n: int) -> NDArray[Any]:
     """Return categories as codes and numbers standardized."""
     if values.dtype.kind == "f":
         known = np.isfinite(values)
-        if len(np.unique(values[known])) > FEW:
+        if len(np.unique(values[known])) > MAX_CATEGORIES:
             numbers = values.astype(np.float64)
             numbers[~known] = np.nan
             numbers -= numbers[known].mean()
@@ -145,7 +145,7 @@ def _as_column(name: str, values: NDArray[Any], n: int) -> NDArray[Any]:
 def _binned(column: NDArray[np.floating]) -> NDArray[np.intp]:
     """Return the quarter of the numbers that each is in, -1 where there is none."""
     known = np.isfinite(column)
-    edges = np.quantile(column[known], np.arange(1, BINS) / BINS)
+    edges = np.quantile(column[known], np.arange(1, NUMBER_BINS) / NUMBER_BINS)
     return np.where(known, np.searchsorted(edges, np.where(known, column, 0.0)), -1)
 
 

@@ -1,5 +1,7 @@
 """RPML, the scikit-learn estimator: validates, runs the pipeline, sets fitted attributes."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Self

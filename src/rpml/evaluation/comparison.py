@@ -29,7 +29,7 @@ from rpml.runtime.threads import times
 from rpml.runtime.wording import counted, one_line
 
 logger = logging.getLogger(__name__)
-DEFAULT_METHODS = ("raw", "random", *PCA_FAMILY, "rpml", "lda", "nca")
+COMPARED_METHODS = ("raw", "random", *PCA_FAMILY, "rpml", "lda", "nca")
 DEFAULT_SEEDS = (0, 1, 2)
 DEFAULT_DIM = 128
 
@@ -103,7 +103,7 @@ def compare(
 
 
 def _chosen(names: Sequence[str | Method] | None, labeled: bool) -> list[Method]:
-    methods = chosen_methods(names or DEFAULT_METHODS)
+    methods = chosen_methods(names or COMPARED_METHODS)
     if labeled:
         return methods
     label_free = [method for method in methods if not method.uses_labels]

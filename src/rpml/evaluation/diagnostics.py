@@ -25,8 +25,8 @@ from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.rows import Array, RandomState, check_rows, unit_rows
 
-MAX_ROWS = 5000
-RESAMPLES = 3
+DIAGNOSED_ROWS = 5000
+HALVINGS = 3
 _TEXTS = {
     "clusters": (
         "Pseudo-clusters of two or more rows",
@@ -41,7 +41,7 @@ _TEXTS = {
     "stability": (
         "Stability of the pseudo-clusters",
         "do random halves of the rows give the same partition? 1: yes, 0: chance; mean and range, "
-        f"{RESAMPLES} tries",
+        f"{HALVINGS} tries",
     ),
     "triplets": ("Triplets", "nothing could be learned from"),
     "weights": (
@@ -129,7 +129,7 @@ def diagnose(
     rows = check_rows(model, X, reset=False)
     if len(rows) < 3:
         raise ValueError(f"Diagnostics need at least 3 rows, X has {len(rows)}.")
-    rows = rows[np.sort(rng.permutation(len(rows))[:MAX_ROWS])]
+    rows = rows[np.sort(rng.permutation(len(rows))[:DIAGNOSED_ROWS])]
     labels = vars(model).get("labels_")
     if labels is None:
         labels = _labels(model, model.preprocessing_.apply(rows))
@@ -171,7 +171,7 @@ def of_stability(model: RPML, X: Array, rng: np.random.Generator) -> Diagnostic:
         return _unknown("stability", "the clustering was given, or is not in the model's file")
     Z = model.preprocessing_.apply(X)
     scores = []
-    for _ in range(RESAMPLES):
+    for _ in range(HALVINGS):
         order = rng.permutation(len(Z))
         one, two = Z[order[: len(Z) // 2]], Z[order[len(Z) // 2 :]]
         own, others = _labels(model, one), _labels(model, two)

@@ -10,6 +10,8 @@ method gains by retaining what rows really share. PCA is recommended unless anot
 clearly better.
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -36,7 +38,7 @@ from rpml.evaluation.registry import (
 from rpml.evaluation.sizes import SizeRecommendation, recommend_size
 from rpml.evaluation.table import Comparison
 from rpml.method.graph.heaps import nearest_others
-from rpml.method.whitening.constants import JUDGED_NEIGHBORS
+from rpml.method.whitening.constants import JUDGED_NEIGHBORS, LEADING_AXES, MIN_AXES, MIN_ROWS
 from rpml.method.whitening.evidence import NO_GAIN, ScatterChoice
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import columns, mean_log_ranks, projected, random_halves
@@ -46,9 +48,8 @@ from rpml.runtime.rows import Array, RandomState, sorted_sample, to_common_scale
 from rpml.runtime.threads import single_blas_thread
 
 CANDIDATES = (*PCA_FAMILY, "rpml")
-MAX_ROWS = 5000
-MIN_ROWS, MIN_AXES = 100, 8
-QUERIES, MAX_AXES = 1000, 512  # of the rank gain
+ADVISED_ROWS = 5000
+RANKED_QUERIES = 1000  # of the rank gain
 
 
 @overload
@@ -166,7 +167,7 @@ def recommend_fitted(
 
 
 def _sample(X: Array) -> NDArray[np.intp]:
-    return sorted_sample(len(X), MAX_ROWS, np.random.default_rng(0))
+    return sorted_sample(len(X), ADVISED_ROWS, np.random.default_rng(0))
 
 
 @single_blas_thread()
@@ -232,10 +233,10 @@ def rank_gains(
     `W` are the rows in principal coordinates, strongest axis first; `size` is the size of the
     embeddings. The 95% intervals are over the queries; PCA, the reference, is always included.
     """
-    W = W[:, :MAX_AXES]
+    W = W[:, :LEADING_AXES]
     order = rng.permutation(len(W))
     seen, unseen = W[order[: len(W) // 2]], W[order[len(W) // 2 :]]
-    queries = np.arange(min(QUERIES, len(unseen)))
+    queries = np.arange(min(RANKED_QUERIES, len(unseen)))
     half = random_halves(W.shape[1], rng)
     log_ranks = {name: np.zeros(len(queries)) for name in (REFERENCE, *methods)}
     for one, other in ((half, ~half), (~half, half)):

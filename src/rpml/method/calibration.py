@@ -12,10 +12,10 @@ from rpml.runtime.intervals import Interval
 from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.threads import single_blas_thread
 
-MAX_ROWS = 2000
+SCALE_ROWS = 2000
 PREFIX_QUANTILE = 0.99
 # even steps, and the upper tail in geometric steps down to one pair in a million
-LEVELS = np.union1d(np.linspace(0, 1, 129), 1 - np.geomspace(1e-6, 1e-2, 65))
+SCALE_LEVELS = np.union1d(np.linspace(0, 1, 129), 1 - np.geomspace(1e-6, 1e-2, 65))
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class SimilarityScale:
     @single_blas_thread()
     def from_rows(cls, Y: Array) -> SimilarityScale:
         """Compute quantiles from at most 2000 evenly spaced rows of the embedding."""
-        rows = unit_rows(np.asarray(Y[:: -(-len(Y) // MAX_ROWS)], np.float32))
+        rows = unit_rows(np.asarray(Y[:: -(-len(Y) // SCALE_ROWS)], np.float32))
         similarities = rows @ rows.T
         random = np.concatenate([row[:i] for i, row in enumerate(similarities)])
         np.fill_diagonal(similarities, -np.inf)
         nearest = similarities.max(axis=1)
         quantiles = (_quantiles(values) for values in (random, nearest))
-        return cls(*(np.asarray(a, np.float32) for a in (LEVELS, *quantiles)))
+        return cls(*(np.asarray(a, np.float32) for a in (SCALE_LEVELS, *quantiles)))
 
     def quantile(self, similarity: ArrayLike, pairs: str = "random") -> Any:
         """Return the share of pairs that are less similar, in [0, 1]."""
@@ -76,8 +76,8 @@ class SimilarityScale:
 
 
 def _quantiles(values: Array) -> Array:
-    """Return the values at `LEVELS`; `numpy.quantile` takes ten times as long for so many."""
-    ranked, (low, part) = np.sort(values), np.divmod(LEVELS * (len(values) - 1), 1)
+    """Return the values at `SCALE_LEVELS`; `numpy.quantile` takes ten times as long for so many."""
+    ranked, (low, part) = np.sort(values), np.divmod(SCALE_LEVELS * (len(values) - 1), 1)
     below = low.astype(np.intp)
     above = np.minimum(below + 1, len(values) - 1)
     return np.asarray(ranked[below] * (1 - part) + ranked[above] * part)

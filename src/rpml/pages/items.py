@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rpml.estimator import RPML
-from rpml.estimator.knowledge import BINS, FEW
+from rpml.estimator.knowledge import MAX_CATEGORIES, NUMBER_BINS
 from rpml.io.datasets.image_sets import VIEW_MARK
 from rpml.io.features.labels import UNLABELED, read_labels
 from rpml.io.features.reading import check_readable
@@ -130,9 +130,9 @@ def _ranges(column: list[str]) -> list[str]:
         return column
     known = np.isfinite(numbers)
     fractions = numbers[known] != np.rint(numbers[known])
-    if len(np.unique(numbers[known])) <= FEW or not fractions.any():
+    if len(np.unique(numbers[known])) <= MAX_CATEGORIES or not fractions.any():
         return column
-    edges = np.unique(np.quantile(numbers[known], np.arange(BINS + 1) / BINS))
+    edges = np.unique(np.quantile(numbers[known], np.arange(NUMBER_BINS + 1) / NUMBER_BINS))
     names = [f"{a:.3g} to {b:.3g}" for a, b in pairwise(edges)]
     places = np.clip(np.searchsorted(edges, numbers) - 1, 0, len(names) - 1)
     return [names[place] if ok else "" for place, ok in zip(places, known, strict=True)]

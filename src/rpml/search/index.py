@@ -14,8 +14,7 @@ from rpml.estimator.description import decisions, describe_arrays, map_fingerpri
 from rpml.estimator.fitted import model_arrays, model_metadata, rebuild_model
 from rpml.io.container import Arrays, check_content, check_model, read_container, write_container
 from rpml.io.features.source import as_ids, check_unique_ids
-from rpml.method.calibration import MAX_ROWS as SCALE_ROWS
-from rpml.method.calibration import SimilarityScale
+from rpml.method.calibration import SCALE_ROWS, SimilarityScale
 from rpml.method.codes import Codes
 from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError, ModelFormatError

@@ -166,7 +166,7 @@ def clumps(n=6000, d=12, seed=0):
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 def test_cells_find_the_neighbors_and_measure_the_recall(metric, monkeypatch):
-    monkeypatch.setattr(neighbors, "CELL", 100)
+    monkeypatch.setattr(neighbors, "CELL_ROWS", 100)
     X = clumps()
     found = nearest_neighbors(X, 15, metric=metric, method="ann")
     exact = nearest_neighbors(X, 15, metric=metric, method="exact")
@@ -182,7 +182,7 @@ def test_cells_find_the_neighbors_and_measure_the_recall(metric, monkeypatch):
 
 
 def test_auto_takes_cells_beyond_the_limit(monkeypatch):
-    monkeypatch.setattr(neighbors, "CELL", 100)
+    monkeypatch.setattr(neighbors, "CELL_ROWS", 100)
     monkeypatch.setattr(neighbors, "EXACT_ROWS", 2000)
     assert nearest_neighbors(clumps(3000), 10).method == "ann"
     assert nearest_neighbors(clumps(1900), 10).method == "exact"
@@ -196,8 +196,8 @@ def test_cells_that_do_not_help_give_way_to_the_exact_search():
 
 
 def test_cells_smaller_than_k_are_filled(monkeypatch):
-    monkeypatch.setattr(neighbors, "CELL", 20)
-    monkeypatch.setattr(neighbors, "TARGET", 0.5)
+    monkeypatch.setattr(neighbors, "CELL_ROWS", 20)
+    monkeypatch.setattr(neighbors, "CELL_RECALL", 0.5)
     found = nearest_neighbors(clumps(1000), 120, metric="euclidean", method="ann")
     assert found.indices.max() < 1000
     assert np.isfinite(found.distances).all()

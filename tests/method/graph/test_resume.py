@@ -40,7 +40,7 @@ def search(context, method, kill_at=None):
 
 @pytest.mark.parametrize("method", ["exact", "ann"])
 def test_finished_rounds_are_not_repeated(context, method, monkeypatch):
-    monkeypatch.setattr(neighbors, "CELL", 20)  # several cells per row
+    monkeypatch.setattr(neighbors, "CELL_ROWS", 20)  # several cells per row
     whole, every = search(Context(), method)
     assert (whole.method, len(every) > 3) == (method, True)
     with pytest.raises(Killed):

@@ -7,7 +7,7 @@ from sklearn.datasets import load_digits
 from rpml import RPML
 from rpml.method.clustering.pseudo_labels import Exemplars
 from rpml.method.knowledge.suggest import (
-    BLOCK_ROWS,
+    DENSITY_ROWS,
     Candidates,
     density,
     rank_candidates,
@@ -90,8 +90,8 @@ def test_density_is_the_4_norm_of_the_likeness_to_rows():
     middles, sizes = on_circle(0, 60, 180), np.array([1, 2, 5])
     found = density(middles, middles, sizes) ** 4
     np.testing.assert_allclose(found, [1 + 2 / 16, 2 + 1 / 16, 5], rtol=1e-12)
-    many = np.tile(on_circle(0, 90), (BLOCK_ROWS, 1))  # more than one block
-    np.testing.assert_allclose(density(many, many, np.ones(len(many))) ** 4, BLOCK_ROWS)
+    many = np.tile(on_circle(0, 90), (DENSITY_ROWS, 1))  # more than one block
+    np.testing.assert_allclose(density(many, many, np.ones(len(many))) ** 4, DENSITY_ROWS)
 
 
 def test_a_fitted_model_suggests_rows_of_many_classes():

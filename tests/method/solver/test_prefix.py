@@ -5,7 +5,12 @@ import pytest
 
 from rpml import RPML
 from rpml.evaluation.metrics import recall_at_k
-from rpml.method.solver.training import MAX_TRIPLETS, prefix_rotation, sizes_below, triplet_subset
+from rpml.method.solver.training import (
+    PREFIX_TRIPLETS,
+    prefix_rotation,
+    sizes_below,
+    triplet_subset,
+)
 from rpml.method.triplets.sampling import sample_triplets
 from rpml.method.whitening.neighborhoods import shrinkage_share
 from rpml.runtime.rows import unit_rows
@@ -60,9 +65,9 @@ def test_without_triplets_nothing_turns(misleading):
 
 
 def test_triplets_taken_evenly():
-    triplets = np.arange(6 * MAX_TRIPLETS + 3).reshape(-1, 3)
+    triplets = np.arange(6 * PREFIX_TRIPLETS + 3).reshape(-1, 3)
     rows, places = triplet_subset(triplets)
-    assert 0.6 * MAX_TRIPLETS < len(places) <= MAX_TRIPLETS
+    assert 0.6 * PREFIX_TRIPLETS < len(places) <= PREFIX_TRIPLETS
     np.testing.assert_array_equal(rows[places], triplets[::3])
 
 

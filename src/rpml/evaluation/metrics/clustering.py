@@ -10,6 +10,7 @@ from sklearn.metrics import normalized_mutual_info_score
 from sklearn.metrics.cluster import pair_confusion_matrix
 from sklearn.utils import check_random_state
 
+from rpml.evaluation.metrics.label_free import N_RESAMPLES
 from rpml.evaluation.metrics.retrieval import (
     ball_around,
     check_metric,
@@ -19,8 +20,7 @@ from rpml.evaluation.metrics.retrieval import (
 from rpml.runtime.intervals import STANDARD_ERRORS, Interval, bounded
 from rpml.runtime.rows import Array, RandomState, row_blocks, unit_rows
 
-N_RESAMPLES = 200
-MAX_ITER = 100
+KMEANS_ITERATIONS = 100
 LARGE_RUN = 2e10  # n * k * d from which one run of k-means is enough
 GREEDY_SEEDS = 256  # up to here seeds are drawn one by one, beyond in rounds
 SEED_ROUNDS = 128
@@ -108,7 +108,7 @@ def kmeans(
     for number, source in enumerate(rng.spawn(n_runs) if n_runs > 1 else [rng], 1):
         seeds = _seeds(rows, k, source)
         seeds = seeds[np.sort(np.unique(seeds, axis=0, return_index=True)[1])]
-        runs.append(KMeans(len(seeds), init=seeds, n_init=1, max_iter=MAX_ITER).fit(rows))
+        runs.append(KMeans(len(seeds), init=seeds, n_init=1, max_iter=KMEANS_ITERATIONS).fit(rows))
         if progress is not None:
             progress(number / n_runs)
     return min(runs, key=lambda run: float(run.inertia_))

@@ -9,8 +9,8 @@ from rpml.runtime.rows import Array
 
 NEAREST = 10  # neighbors that label-free figures compare
 N_RESAMPLES = 200
-QUERIES = 1500  # whose neighbors are looked for among the rows, at each size
-SIZES = (16, 32, 64, 128, 256, 512)
+KEPT_QUERIES = 1500  # whose neighbors are looked for among the rows, at each size
+KEPT_SIZES = (16, 32, 64, 128, 256, 512)
 ERROR_ROWS = 2000  # enough for a standard error
 
 
@@ -85,9 +85,9 @@ def neighbors_kept(X: Array, W: Array, size: int) -> dict[int, Interval]:
     W are the rows in principal coordinates. Sizes are powers of two, and the requested one.
     """
     rng = np.random.default_rng(0)
-    queries = np.sort(rng.permutation(len(X))[:QUERIES])
+    queries = np.sort(rng.permutation(len(X))[:KEPT_QUERIES])
     k = min(NEAREST, len(X) - 1)
     before = nearest_others(X, queries, k)
-    sizes = sorted({size, *(s for s in SIZES if s < W.shape[1])})
+    sizes = sorted({size, *(s for s in KEPT_SIZES if s < W.shape[1])})
     after = {s: nearest_others(W[:, :s], queries, k) for s in sizes}
     return {s: interval(neighbor_overlap(before, after[s], k), rng) for s in sizes}

@@ -43,13 +43,13 @@ _SPARE = 16  # candidates beyond k if products are inexact
 _RELATIVE_ERROR = 1e-4  # squared distances with a larger error are recomputed
 _LARGEST = 1e18  # beyond, squared distances overflow float32
 _EPS32 = float(np.finfo(np.float32).eps)
-# of the approximate search
-TARGET = 0.98  # share of the true neighbors that the searched cells must contain
-CELL = 600  # rows
-SAMPLE = 800  # rows searched exactly: half to choose, half to measure
-TRAINING = 64  # rows per cell to place the centers
-ROUNDS = 8  # of k-means
-SEED = 0  # cells and sample are part of the method, not of the caller's randomness
+# of the approximate search: benchmarks/ann.py and benchmarks/knn.py
+CELL_RECALL = 0.98  # share of the true neighbors that the searched cells must contain
+CELL_ROWS = 600  # rows
+CELL_SAMPLE = 800  # rows searched exactly: half to choose, half to measure
+CELL_TRAINING = 64  # rows per cell to place the centers
+CELL_ROUNDS = 8  # of k-means
+CELL_SEED = 0  # cells and sample are part of the method, not of the caller's randomness
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,8 @@ def search_cells(
     rows: SearchCorpus, k: int, progress: Progress | None
 ) -> tuple[Heaps, float] | None:
     """Return the neighbors found in cells and their recall; None if cells do not help."""
-    rng = np.random.default_rng(SEED)
-    sample = rng.choice(rows.count, min(SAMPLE, rows.count), replace=False)
+    rng = np.random.default_rng(CELL_SEED)
+    sample = rng.choice(rows.count, min(CELL_SAMPLE, rows.count), replace=False)
     true = search_rows(rows, sample, k, np.float32)[1]
     probes = _choose_probes(rows, sample[::2], true[::2])
     if probes is None:
@@ -165,7 +165,7 @@ def _choose_probes(
     rows: SearchCorpus, sample: NDArray[np.intp], true: NDArray[np.int32]
 ) -> NDArray[np.int32] | None:
     """Return the cells that each row searches, its own first; None if they would be most cells."""
-    count = rows.count // CELL
+    count = rows.count // CELL_ROWS
     if count < 4:
         return None
     centers = _centers(rows, count)
@@ -174,7 +174,7 @@ def _choose_probes(
     np.put_along_axis(rank, ranking, np.arange(count, dtype=np.int32)[None, :], axis=1)
     theirs = _nearest_centers(rows, true.ravel(), centers, 1)
     place = np.take_along_axis(rank, theirs.reshape(true.shape), axis=1)
-    needed = int(np.quantile(place, TARGET, method="higher")) + 1
+    needed = int(np.quantile(place, CELL_RECALL, method="higher")) + 1
     logger.info("%d cells, a row looks into %d", count, needed)
     if needed > count // 3:  # the exact search uses each product in both directions
         return None
@@ -183,11 +183,11 @@ def _choose_probes(
 
 def _centers(rows: SearchCorpus, count: int) -> NDArray[np.float32]:
     """Run k-means on a sample of the rows; an empty cell keeps its center."""
-    rng = np.random.default_rng(SEED)
-    chosen = rng.choice(rows.count, min(rows.count, TRAINING * count), replace=False)
+    rng = np.random.default_rng(CELL_SEED)
+    chosen = rng.choice(rows.count, min(rows.count, CELL_TRAINING * count), replace=False)
     centers = rows.block(chosen[:count])
     training = np.sort(chosen)
-    for _ in range(ROUNDS):
+    for _ in range(CELL_ROUNDS):
         cell = _nearest_centers(rows, training, centers, 1)[:, 0]
         sums = np.zeros(centers.shape)
         for part in slices(training.size, max(1, rows.memory_limit // (32 * centers.shape[1]))):
@@ -222,7 +222,7 @@ def _visit_cells(
     half = rows.half.astype(np.float32)
     count = int(probes.max()) + 1
     members, edges = _group(probes[:, 0], count)
-    size = block_size(64 * CELL, rows.X.shape[1], rows.memory_limit)
+    size = block_size(64 * CELL_ROWS, rows.X.shape[1], rows.memory_limit)
 
     def visits(turn: int) -> Iterator[tuple[NDArray[np.int32], int]]:
         visitors, cuts = _group(probes[:, turn], count)

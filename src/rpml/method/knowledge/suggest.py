@@ -20,7 +20,7 @@ from rpml.runtime.rows import Array, Labels
 from rpml.runtime.threads import single_blas_thread, times
 
 Mask = NDArray[np.bool_]
-BLOCK_ROWS = 1024
+DENSITY_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def spread_out(Z: Array, weight: Array, covered: Mask, n: int) -> NDArray[np.int
 def density(Z: Array, middles: Array, sizes: NDArray[np.integer]) -> Array:
     """Return how many rows surround each row of Z, near ones counting most."""
     columns, counts = np.ascontiguousarray(middles.T), sizes.astype(middles.dtype)
-    blocks = np.array_split(Z, 1 + len(Z) // BLOCK_ROWS)
+    blocks = np.array_split(Z, 1 + len(Z) // DENSITY_ROWS)
     near = (np.maximum(times(block, columns), 0) ** 4 for block in blocks)
     return np.concatenate([(similar @ counts) ** 0.25 for similar in near])
 

@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from rpml.method.settings import FitSettings
 
 Triplets = NDArray[np.integer]
-TRIPLETS_PER_ROW = 8  # per row of a batch, sampled at random
-SMALLEST = 8  # prefix that is optimized
-MAX_TRIPLETS = 10_000  # twice as many change the mean Recall@1 of prefixes of six sets by 0.05
-MAX_ITER = 15  # 30 change the mean Recall@1 of prefixes of five sets by less than 0.1
-DECREASE = 1e-4  # relative, of the loss, at which to stop: changes that mean by less than 0.1, too
+BATCH_TRIPLETS = 8  # per row of a batch, sampled at random
+SMALLEST_PREFIX = 8  # prefix that is optimized
+PREFIX_TRIPLETS = 10_000  # twice as many change the mean Recall@1 of prefixes of six sets by 0.05
+PREFIX_ITERATIONS = 15  # 30 change the mean Recall@1 of prefixes of five sets by less than 0.1
+PREFIX_DECREASE = 1e-4  # relative, of the loss, to stop at: changes that mean by less than 0.1, too
 Start = tuple[Array, Array | None]
 """L and theta."""
 
@@ -158,13 +158,13 @@ def _resumed(start: Start, context: Context, key: str) -> SolverState:
 
 def sizes_below(l: int) -> list[int]:
     """Return the powers of two whose prefixes are optimized, largest first."""
-    powers = [2**j for j in range(l.bit_length()) if SMALLEST <= 2**j < l]
+    powers = [2**j for j in range(l.bit_length()) if SMALLEST_PREFIX <= 2**j < l]
     return powers[::-1]
 
 
 def triplet_subset(triplets: Triplets) -> tuple[NDArray[np.intp], Triplets]:
-    """Return rows and at most `MAX_TRIPLETS` triplets of positions in these, evenly sampled."""
-    chosen = triplets[:: -(-len(triplets) // MAX_TRIPLETS) or 1]
+    """Return rows and at most `PREFIX_TRIPLETS` triplets of positions in these, evenly sampled."""
+    chosen = triplets[:: -(-len(triplets) // PREFIX_TRIPLETS) or 1]
     rows, places = np.unique(chosen, return_inverse=True)
     return rows.astype(np.intp), places.reshape(chosen.shape)
 
@@ -201,7 +201,7 @@ def _better_part(W: Array, triplets: Triplets, size: int, alpha: float, smoothed
     V = W @ inner.astype(W.dtype)
     start = order_by_variance(V, np.eye(len(inner)))[:, :size]
     problem = TripletObjective(V, triplets, "constant", alpha)
-    stopping = Stopping(MAX_ITER, decrease=DECREASE)
+    stopping = Stopping(PREFIX_ITERATIONS, decrease=PREFIX_DECREASE)
     basis = descend(problem, SolverState(start, None), stopping).L
     basis = np.linalg.qr(inner @ basis)[0]
     rest = np.linalg.qr(basis, mode="complete")[0][:, size:]
@@ -275,7 +275,7 @@ class Batches:
             self.labels[rows],
             rng,
             mining=settings.mining,
-            limit=TRIPLETS_PER_ROW * settings.batch_size,
+            limit=BATCH_TRIPLETS * settings.batch_size,
         )
         triplets = np.vstack([mined, len(rows) + np.arange(given.size).reshape(-1, 3)])
         weight = weight_function(settings.weight)
