@@ -9,7 +9,7 @@ from rpml import RPML
 from rpml.evaluation.metrics import recall_at_k
 from rpml.method.objective.weights import WEIGHTS
 from rpml.method.solver.conjugate_gradient import SolverState, random_subspace
-from rpml.method.solver.training import TRIPLETS_PER_ROW, Batches, run_epochs
+from rpml.method.solver.training import BATCH_TRIPLETS, Batches, run_epochs
 from tests.problems import ALL_WEIGHTS, blobs
 
 PLAIN = RPML(weight_ridge=None)
@@ -63,4 +63,4 @@ def test_the_triplets_of_a_batch_are_limited():
     settings = RPML(weight_ridge=None, batch_size=60)
     result = stochastic_gradient(X, y, start(), settings, 1, seed=0)
     batches = -(-len(X) // 60) + 2
-    assert 0 < result.history["n_triplets"][0] <= 60 * TRIPLETS_PER_ROW * batches
+    assert 0 < result.history["n_triplets"][0] <= 60 * BATCH_TRIPLETS * batches
