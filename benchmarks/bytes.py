@@ -1,15 +1,17 @@
 """Bytes per vector against Recall@1: codes of RPML, of PCA, of faiss and of the first columns.
 
 python benchmarks/bytes.py --data DIR [--sets A,B] [--sizes 8,16] [--codes pq,int2] [--uses new]
+    [--systems RPML,OPQ] [--rows 3000] [--queries 1500] [--into FILE]
 
-Two uses: `searched`, fitted on the rows that are searched, and `new`, the map fitted on the
-training classes and used on the others. Queries are floats, at most 5,000 per set, rows are codes
-whose codebooks are learned from the searched rows. Peers at their best: unit rows, centered, PCA
-to 256 dimensions where there are more, compared by L2. Other maps get the same product codes:
-principal axes divided by a power of their eigenvalues, with the power that is best by the labels of
-the queries (an upper bound of Spectral Tempering, arXiv 2603.19339, which chooses it by the
-eigenvalues alone), and rows without the direction of their mean. results/bytes.json is written
-after every set, so an interrupted run continues; bytes_page.py makes the page.
+Three uses: `searched`, fitted on the rows that are searched; `new`, the map fitted on the training
+classes and used on the others; `queries`, documents of DIR/queries searched by real queries, which
+no fit knows (nDCG@10). Queries are floats, rows are codes whose codebooks are learned from the
+searched rows. Peers at their best: unit rows, centered, PCA to 256 dimensions where there are more,
+compared by L2. Other maps get the same product codes: principal axes divided by a power of their
+eigenvalues, with the power that is best by the labels of the queries (an upper bound of Spectral
+Tempering, arXiv 2603.19339, which chooses it by the eigenvalues alone), and rows without the
+direction of their mean. results/bytes.json is written after every set, and what it holds is not
+measured again: delete rows to have them measured anew. bytes_page.py makes the page.
 """
 
 from __future__ import annotations
@@ -18,159 +20,235 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import faiss
 import numpy as np
 from common import RESULTS, machine
+from knowledge import ndcg
 from numpy.typing import NDArray
 from results_sets import FeatureSet, commit, feature_sets, parser
 
-from rpml.evaluation.codes import BYTES, coded, configurations
-from rpml.evaluation.registry import chosen_methods
-from rpml.method.codes import BITS, CODES
+from rpml.evaluation.codes import BYTES, LEARNED_SIZE, coded, configurations, has_learned_axes
+from rpml.evaluation.registry import Method, chosen_methods
+from rpml.method.calibration import AxisRanges
+from rpml.method.codes import BITS, CODES, Int8Codec
 from rpml.method.graph.heaps import nearest_rows
-from rpml.runtime.rows import unit_rows
+from rpml.method.whitening.linear_map import principal_axes
+from rpml.runtime.rows import sorted_sample, unit_rows
 
 TARGET = RESULTS / "bytes.json"
-MAX_QUERIES, PEER_AXES, OPQ_ROUNDS = 5000, 256, 20
+PEER_AXES, OPQ_ROUNDS = 256, 20
+TEMPERED = "tempered PCA in hindsight, pq"
 POWERS, TEMPERED_BYTES = (0.0, 0.25, 0.5, 0.75, 1.0), 16  # 0 is PCA, 1 whitening
 Row = dict[str, Any]
 Vectors = NDArray[np.float32]
+Wanted = Callable[[str, int], bool]  # whether a system is to be measured at a number of bytes
+Map = Callable[[Vectors], Vectors]  # unit rows to the floats that are compared with decoded rows
 
 
 class Rows:
     """The searched rows, their queries and their nearest rows by the raw vectors."""
 
-    def __init__(self, X: Vectors, y: NDArray[np.integer]) -> None:
+    def __init__(self, X: Vectors, y: NDArray[np.integer], most: int) -> None:
         self.X, self.y = unit_rows(X), y
-        order = np.random.default_rng(0).permutation(len(X))
-        self.queries = np.sort(order[:MAX_QUERIES])
+        self.queries = np.sort(np.random.default_rng(0).permutation(len(X))[:most])
         self.near = nearest_rows(self.X[self.queries], self.X, 10, own=self.queries)[1]
 
-    def score(self, Z: Vectors, decoded: Vectors) -> Row:
+    def score(self, project: Map, decoded: Vectors) -> Row:
         """Recall@1 and the share of the raw neighbors, of float queries against decoded rows."""
-        found = nearest_rows(Z[self.queries], decoded, 10, own=self.queries)[1]
-        kept = (found[:, :, None] == self.near[:, None]).any(axis=1).mean()
+        found = nearest_rows(project(self.X[self.queries]), decoded, 10, own=self.queries)[1]
         right = np.mean(self.y[found[:, 0]] == self.y[self.queries])
-        return {"recall": round(float(right), 5), "kept": round(float(kept), 5)}
+        return {"recall": round(float(right), 5), "kept": kept(found, self.near)}
 
 
-def by_l2(Z: Vectors, decoded: Vectors) -> tuple[Vectors, Vectors]:
-    """Rows whose dot products rank as the Euclidean distances do."""
+class Documents:
+    """Documents, and queries whose answers are known."""
+
+    def __init__(self, path: Path) -> None:
+        with np.load(path) as file:
+            self.X, self.queries = (unit_rows(file[n].astype(np.float32)) for n in ("D", "Q"))
+            self.grades = np.zeros((len(self.queries), len(self.X)))
+            self.grades[tuple(file["rel"].T)] = file["grade"] if "grade" in file.files else 1
+        self.near = nearest_rows(self.queries, self.X, 10)[1]
+
+    def score(self, project: Map, decoded: Vectors) -> Row:
+        """nDCG@10 and the share of the raw vectors' ten best documents."""
+        queries = project(self.queries)
+        found = nearest_rows(queries, decoded, 10)[1]
+        value = ndcg(decoded, queries, self.grades, unit_length=False) / 100
+        return {"recall": round(value, 5), "kept": kept(found, self.near)}
+
+
+def kept(found: NDArray[np.intp], near: NDArray[np.intp]) -> float:
+    return round(float((found[:, :, None] == near[:, None]).any(axis=1).mean()), 5)
+
+
+def by_l2(project: Map, decoded: Vectors) -> tuple[Map, Vectors]:
+    """A map and rows whose dot products rank as the Euclidean distances do."""
     length = -0.5 * np.square(decoded).sum(axis=1, keepdims=True)
-    return np.hstack([Z, np.ones((len(Z), 1), np.float32)]), np.hstack([decoded, length])
+
+    def with_one(X: Vectors) -> Vectors:
+        Z = project(X)
+        return np.hstack([Z, np.ones((len(Z), 1), np.float32)])
+
+    return with_one, np.hstack([decoded, length])
 
 
-def principal(X: Vectors, most: int) -> Vectors:
+def principal(X: Vectors, most: int) -> Map:
     """Unit rows, centered, in their leading principal axes."""
-    centered = X - X.mean(axis=0)
-    axes = np.linalg.eigh(np.cov(centered.T))[1]
-    return np.ascontiguousarray(centered @ axes[:, ::-1][:, :most], np.float32)
+    spectrum = principal_axes(X, unit_input=False, center=True)
+    axes, mean = spectrum.axes[:, :most].astype(np.float32), spectrum.mean.astype(np.float32)
+    return lambda rows: np.ascontiguousarray((rows - mean) @ axes, np.float32)
 
 
-def product_quantized(X: Vectors, n_bytes: int, rotate: bool) -> tuple[Vectors, Vectors]:
-    rows = principal(X, PEER_AXES)
-    rows = np.ascontiguousarray(np.pad(rows, ((0, 0), (0, -rows.shape[1] % n_bytes))))
+def product_quantized(X: Vectors, n_bytes: int, rotate: bool) -> tuple[Map, Vectors]:
+    project, turn = principal(X, PEER_AXES), None
+    missing = -project(X[:1]).shape[1] % n_bytes
+
+    def turned(rows: Vectors) -> Vectors:
+        padded = np.ascontiguousarray(np.pad(project(rows), ((0, 0), (0, missing))))
+        return padded if turn is None else turn.apply(padded)
+
+    rows = turned(X)
     if rotate:
-        turn = faiss.OPQMatrix(rows.shape[1], n_bytes)
-        turn.niter = OPQ_ROUNDS
-        turn.train(rows)
-        rows = turn.apply(rows)
+        learned = faiss.OPQMatrix(rows.shape[1], n_bytes)
+        learned.niter = OPQ_ROUNDS
+        learned.train(rows)
+        turn, rows = learned, learned.apply(rows)
     quantizer = faiss.ProductQuantizer(rows.shape[1], n_bytes, 8)
     quantizer.train(rows)
-    return by_l2(rows, quantizer.decode(quantizer.compute_codes(rows)))
+    return by_l2(turned, quantizer.decode(quantizer.compute_codes(rows)))
 
 
-def rabitq(X: Vectors, n_bytes: int) -> tuple[Vectors, Vectors]:
+def rabitq(X: Vectors, n_bytes: int) -> tuple[Map, Vectors]:
     """One bit per rotated principal axis and two floats per row, by faiss' own distances."""
-    rows = principal(X, min(PEER_AXES, 8 * (n_bytes - 8)))
+    project = principal(X, min(PEER_AXES, 8 * (n_bytes - 8)))
+    rows = project(X)
     turn = faiss.RandomRotationMatrix(rows.shape[1], rows.shape[1])
     turn.init(0)
     rows = turn.apply(rows)
     index = faiss.IndexRaBitQ(rows.shape[1], faiss.METRIC_L2)
     index.train(rows)
     index.add(rows)
-    return by_l2(rows, index.reconstruct_n(0, len(rows)))
+    return by_l2(lambda X: turn.apply(project(X)), index.reconstruct_n(0, len(rows)))
 
 
-def first_columns(X: Vectors, n_bytes: int, output: str) -> tuple[Vectors, Vectors]:
+def scalar_quantized(X: Vectors, n_bytes: int, bits: int) -> tuple[Map, Vectors]:
+    """As many principal axes as there are bytes for, each in equal steps of its range."""
+    project = principal(X, 8 * n_bytes // bits)
+    rows = project(X)
+    kind = {4: faiss.ScalarQuantizer.QT_4bit, 8: faiss.ScalarQuantizer.QT_8bit}[bits]
+    quantizer = faiss.ScalarQuantizer(rows.shape[1], kind)
+    quantizer.train(rows)
+    return by_l2(project, quantizer.decode(quantizer.compute_codes(rows)))
+
+
+def first_columns(X: Vectors, n_bytes: int, output: str) -> tuple[Map, Vectors]:
+    """sentence-transformers' codes of a prefix: ranges of the rows, or signs, neither rotated."""
     size = min(X.shape[1], 8 * n_bytes // BITS[output])
     rows = unit_rows(X[:, :size])
-    return rows, coded(rows, output)
+    if output == "binary":
+        return (lambda X: unit_rows(X[:, :size])), np.where(rows > 0, 1, -1).astype(np.float32)
+    codec = Int8Codec(AxisRanges.from_rows(rows, unit=True))
+    return (lambda X: unit_rows(X[:, :size])), codec.decode(codec.encode(rows))
 
 
-PEERS: dict[str, Callable[[Vectors, int], tuple[Vectors, Vectors]]] = {
-    "first columns, int8": lambda X, n: first_columns(X, n, "int8"),
-    "first columns, binary": lambda X, n: first_columns(X, n, "binary"),
+PEERS: dict[str, Callable[[Vectors, int], tuple[Map, Vectors]]] = {
+    "first columns, int8 of sentence-transformers": lambda X, n: first_columns(X, n, "int8"),
+    "first columns, binary of sentence-transformers": lambda X, n: first_columns(X, n, "binary"),
+    "faiss SQ8": lambda X, n: scalar_quantized(X, n, 8),
+    "faiss SQ4": lambda X, n: scalar_quantized(X, n, 4),
     "faiss PQ": lambda X, n: product_quantized(X, n, rotate=False),
     "faiss OPQ": lambda X, n: product_quantized(X, n, rotate=True),
     "faiss RaBitQ": rabitq,
 }
 
 
-def tempered(fitted: Vectors, X: Vectors, n_components: int, power: float) -> Vectors:
+def tempered(fitted: Vectors, n_components: int, power: float) -> Map:
     """Centered unit rows in their principal axes, divided by a power of the deviations."""
-    mean = fitted.mean(axis=0)
-    values, axes = np.linalg.eigh(np.cov((fitted - mean).T))
-    values, axes = values[::-1][:n_components], axes[:, ::-1][:, :n_components]
-    scale = np.maximum(values, 1e-9) ** (-power / 2)
-    return unit_rows(((X - mean) @ (axes * scale)).astype(np.float32))
+    spectrum = principal_axes(fitted, unit_input=False, center=True)
+    axes = spectrum.axes * np.maximum(spectrum.variances, 1e-9) ** (-power / 2)
+    axes = axes[:, :n_components]
+    return lambda X: unit_rows(((X - spectrum.mean) @ axes).astype(np.float32))
 
 
-def without_mean_direction(fitted: Vectors, X: Vectors, n_components: int) -> Vectors:
+def without_mean_direction(fitted: Vectors, n_components: int) -> Map:
     """Unit rows, not centered, without their mean's direction, in their leading axes."""
     mean = unit_rows(fitted.mean(axis=0)[None])[0]
     rest = fitted - np.outer(fitted @ mean, mean)
     axes = np.linalg.eigh(rest.T @ rest)[1][:, ::-1][:, :n_components]
-    return unit_rows((X @ axes).astype(np.float32))  # the mean is no longer among the axes
+    return lambda X: unit_rows((X @ axes).astype(np.float32))  # the mean is not among the axes
 
 
-def other_maps(rows: Rows, fitted: Vectors, most: int) -> Iterator[Row]:
+def other_maps(rows: Rows | Documents, fitted: Vectors, most: int, wanted: Wanted) -> Iterator[Row]:
     """The same product codes after maps that a reader may ask for."""
     for size, _, n_bytes in configurations(TEMPERED_BYTES, most, ["pq"]):
+        if not wanted(TEMPERED, n_bytes):
+            continue
         place = {"bytes": n_bytes, "dim": size}
-        best: Row = {"recall": -1.0}
+
+        def scored(project: Map, n_bytes: int = n_bytes) -> Row:
+            return rows.score(project, coded(project(rows.X), "pq", n_bytes))
+
         start = time.process_time()
-        for power in POWERS:
-            Z = tempered(fitted, rows.X, size, power)
-            found = {**rows.score(Z, coded(Z, "pq", n_bytes)), "power": power}
-            best = max(best, found, key=lambda row: row["recall"])
+        found = [{**scored(tempered(fitted, size, p)), "power": p} for p in POWERS]
+        best = max(found, key=lambda row: row["recall"])
         seconds = round((time.process_time() - start) / len(POWERS), 2)
-        yield {**place, "seconds": seconds, "system": "tempered PCA in hindsight, pq", **best}
+        yield {**place, "seconds": seconds, "system": TEMPERED, **best}
         start = time.process_time()
-        Z = without_mean_direction(fitted, rows.X, size)
-        found = rows.score(Z, coded(Z, "pq", n_bytes))
+        found = scored(without_mean_direction(fitted, size))
         seconds = round(time.process_time() - start, 2)
         yield {**place, "seconds": seconds, "system": "mean direction removed, pq", **found}
 
 
 def own_codes(
-    rows: Rows, fitted: Vectors, sizes: list[int], most: int, codes: list[str]
+    rows: Rows | Documents,
+    fitted: Vectors,
+    asked: tuple[list[int], list[str]],
+    most: int,
+    wanted: Wanted,
 ) -> Iterator[Row]:
     """Codes of PCA and of RPML."""
-    spaces: dict[tuple[str, int], tuple[Vectors, float]] = {}
-    asked = [code for n in sizes for code in configurations(n, most, codes)]
-    for size, output, n_bytes in asked:
-        for method in chosen_methods(("pca", "rpml")):
-            key = (method.name, size)
-            if key not in spaces:
+    for method in chosen_methods(("pca", "rpml")):
+        spaces: dict[int, tuple[Map, Vectors, float, bool]] = {}
+
+        def space(
+            size: int, method: Method = method, spaces: dict[int, Any] = spaces
+        ) -> tuple[Map, Vectors, float, bool]:
+            if size not in spaces:
                 start = time.process_time()
                 model = method.fit(fitted, None, size, 0)[0]
                 seconds = time.process_time() - start
-                spaces[key] = unit_rows(np.asarray(model.transform(rows.X), np.float32)), seconds
-            Z, seconds = spaces[key]
+
+                def embed(X: Vectors) -> Vectors:
+                    return unit_rows(np.asarray(model.transform(X), np.float32))
+
+                spaces[size] = embed, embed(rows.X), seconds, has_learned_axes(model)
+            return spaces[size]
+
+        names = {output: f"{method.title}, {output}" for output in asked[1]}
+        if not any(wanted(name, n) for name in names.values() for n in asked[0]):
+            continue
+        learned = space(min(most, LEARNED_SIZE))[3]
+        every = [c for n in asked[0] for c in configurations(n, most, asked[1], learned)]
+        for size, output, n_bytes in every:
+            if not wanted(names[output], n_bytes):
+                continue
+            project, Z, seconds, _ = space(size)
             start = time.process_time()
             decoded = coded(Z, output, n_bytes)
             seconds += time.process_time() - start
             place = {"bytes": n_bytes, "dim": size, "seconds": round(seconds, 2)}
-            yield {**place, "system": f"{method.title}, {output}", **rows.score(Z, decoded)}
+            yield {**place, "system": names[output], **rows.score(project, decoded)}
 
 
-def peers(rows: Rows, sizes: list[int]) -> Iterator[Row]:
+def peers(rows: Rows | Documents, sizes: list[int], wanted: Wanted) -> Iterator[Row]:
     for n in sizes:
         for name, peer in PEERS.items():
-            if name == "faiss RaBitQ" and n <= 8:
+            too_few = len(rows.X) < 256 if "PQ" in name else name == "faiss RaBitQ" and n <= 8
+            if too_few or not wanted(name, n):
                 continue
             start = time.process_time()
             pair = peer(rows.X, n)
@@ -178,44 +256,84 @@ def peers(rows: Rows, sizes: list[int]) -> Iterator[Row]:
             yield {**place, "system": name, **rows.score(*pair)}
 
 
-def measure(data: FeatureSet, use: str, sizes: list[int], codes: list[str]) -> Iterator[Row]:
+def measure(
+    base: Row,
+    rows: Rows | Documents,
+    fitted: Vectors,
+    asked: tuple[list[int], list[str]],
+    wanted: Wanted,
+) -> Iterator[Row]:
     """Every system on one set; maps and codes of one's own, then the peers."""
-    split = data.split
-    X, y = (data.X, data.y) if use == "searched" else (split.X_test, split.y_test)
-    rows, fitted = Rows(X, y), data.X if use == "searched" else split.X_train
-    base = {"set": data.name, "use": use, "features": X.shape[1], "rows": len(X)}
-    yield {**base, "bytes": 4 * X.shape[1], "system": "raw", **rows.score(rows.X, rows.X)}
-    rank = int(np.linalg.matrix_rank(fitted[:2000] - fitted.mean(axis=0)))
-    most = min(fitted.shape[1], len(fitted) - 1, rank)
-    found = list(own_codes(rows, fitted, sizes, most, codes))
-    found += other_maps(rows, unit_rows(fitted), most)
-    if use == "searched":
-        found += peers(rows, sizes)
+    X = rows.X
+    base |= {"features": X.shape[1], "rows": len(X), "queries": len(rows.queries)}
+    if wanted("raw", 4 * X.shape[1]):
+        yield {**base, "bytes": 4 * X.shape[1], "system": "raw", **rows.score(lambda X: X, X)}
+    fitted = unit_rows(fitted)
+    most = len(principal_axes(fitted, unit_input=False, center=True).variances)
+    found = list(own_codes(rows, fitted, asked, most, wanted))
+    found += other_maps(rows, fitted, most, wanted)
+    if base["use"] != "new":
+        found += peers(rows, asked[0], wanted)
     yield from ({**base, **row} for row in found)
 
 
-def load() -> list[Row]:
-    return json.loads(TARGET.read_text(encoding="utf8"))["rows"] if TARGET.exists() else []
+def subjects(data: Path, sets: str, uses: list[str], caps: dict[str, int]) -> Iterator[tuple]:
+    """(set, use, searched rows, fitted rows) of every set and use; the last two by a call."""
+
+    def labeled(part: FeatureSet, use: str) -> tuple[Rows, Vectors]:
+        split = part.split
+        X, y = (part.X, part.y) if use == "searched" else (split.X_test, split.y_test)
+        few = sorted_sample(len(X), caps["rows"], np.random.default_rng(0))
+        fitted = X[few] if use == "searched" else split.X_train
+        fitted = fitted[sorted_sample(len(fitted), caps["rows"], np.random.default_rng(0))]
+        return Rows(X[few], y[few], caps["queries"]), fitted
+
+    def asked(path: Path) -> tuple[Documents, Vectors]:
+        documents = Documents(path)
+        return documents, documents.X
+
+    for part in feature_sets(data, sets):
+        for use in uses:
+            if use != "queries":
+                yield part.name, use, lambda part=part, use=use: labeled(part, use)
+    for path in sorted((data / "queries").glob("*.npz")) if "queries" in uses else ():
+        if not sets or path.stem in sets.split(","):
+            yield path.stem, "queries", lambda path=path: asked(path)
+
+
+def load(path: Path = TARGET) -> list[Row]:
+    return json.loads(path.read_text(encoding="utf8"))["rows"] if path.exists() else []
 
 
 def main() -> None:
     arguments = parser(__doc__ or "")
     arguments.add_argument("--sizes", default=",".join(map(str, BYTES)), help="bytes, by comma")
     arguments.add_argument("--codes", default=",".join(CODES), help="codes, by comma")
-    arguments.add_argument("--uses", default="searched,new")
-    given, source = arguments.parse_args(), commit()
-    sizes, codes = [int(size) for size in given.sizes.split(",")], given.codes.split(",")
-    for data in feature_sets(given.data, given.sets):
-        for use in given.uses.split(","):
-            rows = load()
-            if any((row["set"], row["use"]) == (data.name, use) for row in rows):
-                continue
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                rows += measure(data, use, sizes, codes)
-            content = {"source": source, "machine": machine(), "rows": rows}
-            TARGET.write_text(json.dumps(content, indent=1) + "\n", encoding="utf8")
-            print(data.name, use, flush=True)
+    arguments.add_argument("--uses", default="searched,new,queries")
+    arguments.add_argument("--systems", default="", help="parts of their names, by comma")
+    arguments.add_argument("--rows", type=int, default=100_000, help="most rows per set")
+    arguments.add_argument("--queries", type=int, default=5000, help="most queries per set")
+    arguments.add_argument("--into", type=Path, default=TARGET)
+    given, source = arguments.parse_args(), {"source": commit(), "cpu": machine()["cpu"]}
+    asked = [int(size) for size in given.sizes.split(",")], given.codes.split(",")
+    caps = {"rows": given.rows, "queries": given.queries}
+    for name, use, read in subjects(given.data, given.sets, given.uses.split(","), caps):
+        rows = load(given.into)
+        mine = [row for row in rows if (row["set"], row["use"]) == (name, use)]
+        done = {(row["system"], row["bytes"]) for row in mine}
+
+        def wanted(system: str, n_bytes: int, done: set[tuple[str, int]] = done) -> bool:
+            return (system, n_bytes) not in done and any(
+                part in system for part in (given.systems + ",raw").split(",")
+            )
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            new = list(measure({"set": name, "use": use}, *read(), asked, wanted))
+        rows += [{**row, **source} for row in new]
+        content = {"machine": machine(), "most": caps, "rows": rows}
+        given.into.write_text(json.dumps(content, indent=1) + "\n", encoding="utf8")
+        print(name, use, len(new), flush=True)
 
 
 if __name__ == "__main__":

@@ -45,8 +45,10 @@ def recalls(Z, y, v):
     )
 
 
-def ndcg(documents, queries, grades, k=10):
-    top = np.argsort(-(unit(queries) @ unit(documents).T), axis=1)[:, :k]
+def ndcg(documents, queries, grades, k=10, unit_length=True):
+    if unit_length:
+        documents, queries = unit(documents), unit(queries)
+    top = np.argsort(-(queries @ documents.T), axis=1)[:, :k]
     discount = 1 / np.log2(np.arange(2, k + 2))
     ideal = (-np.sort(-grades, axis=1)[:, :k] * discount).sum(axis=1)
     gained = (np.take_along_axis(grades, top, axis=1) * discount).sum(axis=1)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rpml.evaluation import codes
+from rpml import RPML, recommend
 from rpml.evaluation.codes import coded, compare_bytes, configurations
 from rpml.evaluation.metrics import recall_at_k
 from rpml.method.graph.heaps import nearest_rows
@@ -26,9 +27,21 @@ def test_configurations_have_the_bytes_asked_for():
         (64, "pq", 8),
     ]
     assert [c[0] for c in configurations(32, 200, ("int2", "binary", "pq"))] == [128, 64]
-    assert configurations(64, 1000, ["pq"]) == [(128, "pq", 64)]
+    assert configurations(64, 1000, ["pq"]) == [(64, "pq", 64)]
+    assert configurations(16, 1000, ["pq"], learned=False) == [(128, "pq", 16)]
+    assert configurations(256, 1000, ["pq"]) == [(256, "pq", 256)]
     assert configurations(8, 50)[-1] == (50, "pq", 8)
     assert configurations(64, 50) == []
+
+
+def test_principal_axes_are_coded_with_more_dimensions_than_learned_ones(monkeypatch):
+    X = np.random.default_rng(0).standard_normal((400, 150)).astype(np.float32)
+    rows = compare_bytes(X, None, (8,), methods=("pca", "rpml"), outputs=("pq",))
+    assert {row["dim"] for row in rows[1:]} == {128}
+    monkeypatch.setattr(RPML, "outcome_", "learned axes")
+    rows = compare_bytes(X, None, (8,), methods=("pca", "rpml"), outputs=("pq",))
+    assert {row["method"]: row["dim"] for row in rows[1:]} == {"pca": 128, "rpml": 64}
+    assert recommend(X, bytes=8).n_components in (64, 32)  # pq, or int2
 
 
 def test_rows_of_the_table(result):

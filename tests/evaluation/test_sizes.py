@@ -56,7 +56,8 @@ def test_labels_decide_by_recall(data):
 def test_the_choice_is_the_best_by_its_evidence(data, monkeypatch):
     X, y = data
     trial = sizes._Trial(X, y, 0, {})
-    tried = sizes.configurations(8, trial.most, ("pq", "int2"))
+    learned = sizes.has_learned_axes(trial._fit(min(64, trial.most)))
+    tried = sizes.configurations(8, trial.most, ("pq", "int2"), learned)
     Z, queries = trial._space(tried[0][0])
     by_float = sizes.nearest_rows(queries, Z, 10, own=trial.own)[1]
     recall = {c: trial._measured(*c, by_float)["recall@1"] for c in tried}

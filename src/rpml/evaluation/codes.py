@@ -6,6 +6,7 @@ searched, as an index would.
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,21 +27,27 @@ CODED_METHODS = ("pca", "rpml")
 BYTES = (8, 16, 32, 64)
 SHOWN = ("int8", "int2", "pq")
 MAX_ROWS = 10_000
-# Of the embedding that `pq` codes: 64, 64, 64, 128 at BYTES (benchmarks/bytes_choice.py)
-MIN_PQ_SIZE, AXES_PER_BYTE = 64, 2
+# Dimensions that `pq` codes (benchmarks/bytes_choice.py). Learned axes have the signal in few of
+# them; with principal axes as many again cost no Recall@1 and keep more of the raw neighbors.
+LEARNED_SIZE, PRINCIPAL_SIZE = 64, 128
 
 
 def configurations(
-    n_bytes: int, most: int, outputs: Sequence[str] = (*BITS, "pq")
+    n_bytes: int, most: int, outputs: Sequence[str] = (*BITS, "pq"), learned: bool = True
 ) -> list[tuple[int, str, int]]:
     """Return (n_components, output, n_bytes) of the codes with at most `most` dimensions.
 
-    More dimensions get fewer bits. `pq` codes the dimensions that were best on most sets
-    (benchmarks/bytes_choice.py), or all there are.
+    More dimensions get fewer bits. How many `pq` codes depends on whether the fit has `learned`
+    axes; at least one per byte.
     """
     sizes = {output: 8 * n_bytes // bits for output, bits in BITS.items()}
-    sizes["pq"] = max(n_bytes, min(most, max(MIN_PQ_SIZE, AXES_PER_BYTE * n_bytes)))
+    sizes["pq"] = max(n_bytes, min(most, LEARNED_SIZE if learned else PRINCIPAL_SIZE))
     return [(sizes[o], o, n_bytes) for o in outputs if sizes[o] <= most]
+
+
+def has_learned_axes(model: object) -> bool:
+    """Whether a fitted model is more than principal axes."""
+    return str(getattr(model, "outcome_", "")).startswith("learned")
 
 
 def coded(rows: Array, output: str, n_bytes: int = 0) -> Array:
@@ -96,15 +103,24 @@ def compare_bytes(
     described = {"bytes": 4 * raw.shape[1], "method": "raw", "title": "raw features"}
     out: list[Row] = [{**described, "code": "float32", **_figures(raw, raw, near, labels)}]
     most = len(principal_axes(split.X_train, unit_input=True, center=True).variances)
-    asked = [c for size in sizes for c in configurations(size, most, outputs)]
-    if not asked:
+    if not any(configurations(size, most, outputs) for size in sizes):
         raise ValueError(f"No code of {list(sizes)} bytes has at most {most} dimensions.")
     for method in chosen_methods(methods):
+        fitted: dict[int, Any] = {}
         spaces: dict[int, Array] = {}
-        for size, output, n_bytes in asked:
+
+        def fit(size: int, method: Method = method, fitted: dict[int, Any] = fitted) -> Any:
+            if size not in fitted:
+                fitted[size] = method.fit(split.X_train, split.y_train, size, seed)[0]
+            return fitted[size]
+
+        learned = "pq" in outputs and has_learned_axes(fit(min(most, LEARNED_SIZE)))
+        for size, output, n_bytes in (
+            c for n in sizes for c in configurations(n, most, outputs, learned)
+        ):
             if size not in spaces:
-                model = method.fit(split.X_train, split.y_train, size, seed)[0]
-                spaces[size] = unit_rows(np.asarray(model.transform(split.X_test), np.float32))
+                embedded = fit(size).transform(split.X_test)
+                spaces[size] = unit_rows(np.asarray(embedded, np.float32))
             logger.info("%s, %d bytes, %s", method.name, n_bytes, output)
             figures = _figures(spaces[size], coded(spaces[size], output, n_bytes), near, labels)
             described = {"bytes": n_bytes, "method": method.name, "title": method.title}

@@ -15,7 +15,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rpml.estimator import RPML
-from rpml.evaluation.codes import BYTES, coded, configurations
+from rpml.evaluation.codes import (
+    BYTES,
+    LEARNED_SIZE,
+    coded,
+    configurations,
+    has_learned_axes,
+)
 from rpml.evaluation.comparison import subset
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.evaluation.metrics.retrieval import checked_codes, checked_embedding
@@ -167,6 +173,7 @@ class _Trial:
         self.near = nearest_rows(unit_rows(self.queries), raw, NEAREST, own=self.own)[1]
         self.raw = self._row(self.near, {"bytes": 4 * rows.shape[1], "code": "float32"})
         self.raw["dim"] = rows.shape[1]
+        self._models: dict[int, RPML] = {}
         self._spaces: dict[int, tuple[Array, Array]] = {}
 
     def share(self, row: Row) -> float:
@@ -177,7 +184,9 @@ class _Trial:
 
     def best(self, n_bytes: int) -> Row | None:
         """Return the row of the best code of a number of bytes."""
-        tried = configurations(n_bytes, self.most, [o for o, n in WORTH.items() if n_bytes >= n])
+        learned = has_learned_axes(self._fit(min(self.most, LEARNED_SIZE)))
+        worth = [output for output, least in WORTH.items() if n_bytes >= least]
+        tried = configurations(n_bytes, self.most, worth, learned)
         if not tried:
             return None
         Z, queries = self._space(tried[0][0])
@@ -201,10 +210,15 @@ class _Trial:
             row |= mean_figure("recall@1", hits)
         return row
 
+    def _fit(self, size: int) -> RPML:
+        if size not in self._models:
+            self._models[size] = RPML(size, random_state=self.seed).fit(self.X, **self.known)
+        return self._models[size]
+
     def _space(self, size: int) -> tuple[Array, Array]:
         """Return the unit rows of a fit with so many components, and the queries."""
         if size not in self._spaces:
-            model = RPML(size, random_state=self.seed).fit(self.X, **self.known)
+            model = self._fit(size)
             Z, queries = (
                 np.asarray(model.transform(r), np.float32) for r in (self.X, self.queries)
             )
