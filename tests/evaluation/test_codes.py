@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from rpml.evaluation import codes
 from rpml import RPML, recommend
+from rpml.evaluation import codes
 from rpml.evaluation.codes import coded, compare_bytes, configurations
 from rpml.evaluation.metrics import recall_at_k
 from rpml.method.graph.heaps import nearest_rows
