@@ -69,7 +69,7 @@ def as_script(data: dict[str, object]) -> str:
 
 
 STYLES = ("base.css", "report.css")
-SCRIPTS = ("cells.js", "shapes.js", "drawing.js", "scatter.js", "legend.js", "report.js")
+SCRIPTS = ("points.js", "drawing.js", "scatter.js", "legend.js", "report.js")
 _MACROS = '{% import "macros.html" as ui %}'
 
 

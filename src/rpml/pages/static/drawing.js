@@ -3,7 +3,7 @@
    pixel, which keeps 200,000 points smooth and shows their density; thumbnails appear where there
    is room. */
 (() => {
-  const { Cells, SHAPES, stamp, trace, cross, css, pixel } = window.rpml;
+  const { Cells, SHAPES, color, cross, css, pixel, stamp, trace } = window.rpml;
   const CROWD = 5000; // points in view beyond which they are blended
   const OPAQUE = 15000; // points in view beyond which they become translucent
   const ROOM = 90; // points in view below which thumbnails are drawn
@@ -61,7 +61,7 @@
     setSelection(selection) {
       if (!selection && !this.selection) return;
       this.selection = selection;
-      this.accent = pixel("--selection");
+      this.accent = pixel(color("--selection"));
       this.redraw();
     }
 
@@ -236,7 +236,7 @@
         this.pixels = new Uint32Array(this.image.data.buffer);
       }
       const pixels = this.pixels, bytes = this.image.data;
-      pixels.fill(pixel("--canvas"));
+      pixels.fill(pixel(color("--canvas")));
       const radius = this.radius() * this.ratio;
       const stamps = SHAPES.map((_, shape) => stamp(radius, shape));
       const scale = this.scale * this.ratio, order = this.cells.order;
@@ -251,14 +251,14 @@
             if (wanted && !wanted(i)) continue;
             const px = Math.round(left + this.x[i] * scale);
             const py = Math.round(top - this.y[i] * scale);
-            const color = this.colorOf(i, faint);
+            const paint = this.colorOf(i, faint);
             const offsets = stamps[this.shapes ? this.shapes[i] : 0];
-            const red = color & 255, green = (color >> 8) & 255, blue = (color >> 16) & 255;
+            const red = paint & 255, green = (paint >> 8) & 255, blue = (paint >> 16) & 255;
             for (let o = 0; o < offsets.length; o += 2) {
               const cx = px + offsets[o], cy = py + offsets[o + 1];
               if (cx < 0 || cx >= W || cy < 0 || cy >= H) continue;
               const at = cy * W + cx;
-              if (alpha === 1) { pixels[at] = color; continue; }
+              if (alpha === 1) { pixels[at] = paint; continue; }
               bytes[4 * at] += (red - bytes[4 * at]) * alpha;
               bytes[4 * at + 1] += (green - bytes[4 * at + 1]) * alpha;
               bytes[4 * at + 2] += (blue - bytes[4 * at + 2]) * alpha;
@@ -292,7 +292,7 @@
       const text = getComputedStyle(this.canvas).color;
       if (this.selected >= 0) this.ring(this.selected, text, 6, 3);
       if (this.hover >= 0) this.ring(this.hover, text, 4, 2);
-      if (this.query) cross(this.context, ...this.toScreen(...this.query), [css(pixel("--canvas")), text]);
+      if (this.query) cross(this.context, ...this.toScreen(...this.query), [color("--canvas"), text]);
       if (this.outline.length) this.drawOutline(text);
     }
 

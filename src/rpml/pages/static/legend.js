@@ -2,7 +2,7 @@
 /* Colors, shapes and the clickable legend of a category, shared by the report and the explorer.
    The largest classes have a color and a shape of their own; the others are one gray group. */
 (() => {
-  const { SHAPES, parse, pixel } = window.rpml;
+  const { SHAPES, color, element, pixel } = window.rpml;
   const NAMED = 16; // classes with a color and a shape of their own
   // apart with and without red or green cones (tests/pages/test_figures.py); from those of Okabe and Ito
   const LIGHT = ["#3260a2", "#c79a00", "#039773", "#f160b4", "#7598f9", "#ab4d02", "#41410d", "#1c0e84"];
@@ -11,24 +11,22 @@
 
   function shapeOf(rank) { return (rank + Math.floor(rank / LIGHT.length)) % SHAPES.length; }
 
-  /* Entries of a legend: {text, count, color, shape, rest, holds(code)}; rest: 1 if it has no color of its own. */
+  /* Entries of a legend: {text, count, color, shape, rest}; rest: 1 if it has no color of its own.
+     The last ones are all other classes and the items without a class, if there are any. */
   function entriesOf({ names, counts, codes }, dark) {
     const colors = dark ? DARK : LIGHT;
     const named = names.length <= NAMED + 1 ? names.length : NAMED;
-    const entries = names.slice(0, named).map((text, rank) => ({
-      text, count: counts[rank], color: colors[rank % colors.length], shape: shapeOf(rank), rest: 0, holds: (code) => code === rank,
-    }));
-    const style = getComputedStyle(document.documentElement);
+    const entries = names.slice(0, named).map((text, rank) => (
+      { text, count: counts[rank], color: colors[rank % colors.length], shape: shapeOf(rank), rest: 0 }));
     if (named < names.length) {
       const count = counts.slice(named).reduce((a, b) => a + b, 0);
       const text = `${(names.length - named).toLocaleString("en")} others`;
-      entries.push({ text, count, color: style.getPropertyValue("--point").trim(), shape: 0, rest: 1, holds: (code) => code >= named });
+      entries.push({ text, count, color: color("--point"), shape: 0, rest: 1 });
     }
     const unlabeled = codes.reduce((sum, code) => sum + (code < 0), 0);
-    if (unlabeled) {
-      entries.push({ text: "none", count: unlabeled, color: style.getPropertyValue("--unlabeled").trim(), shape: 0, rest: 1, holds: (code) => code < 0 });
-    }
-    return entries;
+    if (unlabeled) entries.push({ text: "none", count: unlabeled, color: color("--unlabeled"), shape: 0, rest: 1 });
+    const places = codes.map((code) => (code < 0 ? entries.length - 1 : Math.min(code, named)));
+    return { entries, places };
   }
 
   function swatch({ color, shape }) {
@@ -48,81 +46,43 @@
 
     /* Color every map by a category ({names, counts, codes}), or plainly by null. */
     show(category, dark) {
-      this.category = category;
       this.chosen.clear();
       this.box.hidden = !category;
-      this.box.replaceChildren();
-      this.entries = category ? entriesOf(category, dark) : [];
-      this.entries.forEach((entry, i) => this.box.append(this.button(entry, i)));
+      ({ entries: this.entries, places: this.places } = category ? entriesOf(category, dark) : { entries: [], places: null });
+      this.box.replaceChildren(...this.entries.map((entry, i) => this.button(entry, i)));
       this.paint();
       this.filter();
     }
 
     button(entry, i) {
-      const button = document.createElement("button");
-      const count = document.createElement("span");
-      const name = document.createElement("span");
-      button.type = "button";
-      button.title = entry.text;
-      button.setAttribute("aria-pressed", "false");
-      name.className = "name";
-      name.textContent = entry.text;
-      count.className = "count";
-      count.textContent = entry.count.toLocaleString("en");
-      button.append(swatch(entry), name, count);
-      button.addEventListener("click", () => this.toggle(i));
-      return button;
+      return element("button", { type: "button", title: entry.text, ariaPressed: "false", onclick: () => this.toggle(i) },
+        swatch(entry),
+        element("span", { className: "name", textContent: entry.text }),
+        element("span", { className: "count", textContent: entry.count.toLocaleString("en") }));
     }
 
     /* Chosen entries stand out; without any, everything does. */
     toggle(i) {
       if (!this.chosen.delete(i)) this.chosen.add(i);
       if (this.chosen.size === this.entries.length) this.chosen.clear();
-      [...this.box.children].forEach((button, k) => button.setAttribute("aria-pressed", String(this.chosen.has(k))));
+      [...this.box.children].forEach((button, k) => { button.ariaPressed = String(this.chosen.has(k)); });
       this.filter();
     }
 
-    entryOf(code) {
-      const last = this.entries.length - 1;
-      if (code < 0) return last;
-      const named = this.entries.findIndex((entry) => entry.holds(code));
-      return named < 0 ? last : named;
-    }
-
     paint() {
+      const { entries, places } = this;
+      const pixels = entries.map((entry) => pixel(entry.color));
+      const shapes = places && Uint8Array.from(places, (place) => entries[place].shape);
+      const behind = places && Uint8Array.from(places, (place) => entries[place].rest);
       for (const map of this.maps()) {
-        const colors = new Uint32Array(map.n).fill(pixel("--point"));
-        let shapes = null, behind = null;
-        if (this.category) {
-          const { codes, names } = this.category;
-          const places = names.map((_, code) => this.entryOf(code));
-          const missing = this.entries.length - 1;
-          const pixels = this.entries.map((entry) => parse(entry.color));
-          shapes = new Uint8Array(map.n);
-          behind = new Uint8Array(map.n); // those without a color of their own
-          for (let i = 0; i < map.n; i++) {
-            const entry = codes[i] < 0 ? missing : places[codes[i]];
-            colors[i] = pixels[entry];
-            shapes[i] = this.entries[entry].shape;
-            behind[i] = this.entries[entry].rest;
-          }
-        }
-        map.setColors(colors, pixel("--faint"), shapes, behind);
+        const plain = new Uint32Array(map.n).fill(pixel(color("--point")));
+        map.setColors(places ? Uint32Array.from(places, (place) => pixels[place]) : plain, pixel(color("--faint")), shapes, behind);
       }
     }
 
     filter() {
-      for (const map of this.maps()) {
-        if (!this.chosen.size) { map.filter("legend", null); continue; }
-        const places = this.category.names.map((_, code) => this.entryOf(code));
-        const missing = this.entries.length - 1;
-        const mask = new Uint8Array(map.n);
-        for (let i = 0; i < map.n; i++) {
-          const code = this.category.codes[i];
-          mask[i] = this.chosen.has(code < 0 ? missing : places[code]) ? 1 : 0;
-        }
-        map.filter("legend", mask);
-      }
+      const mask = this.chosen.size ? Uint8Array.from(this.places, (place) => Number(this.chosen.has(place))) : null;
+      for (const map of this.maps()) map.filter("legend", mask);
     }
   }
 

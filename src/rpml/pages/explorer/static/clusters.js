@@ -69,13 +69,12 @@ function drawClusters() {
   const stop = stopAt(picks[focused - 1] || box.querySelector("[aria-current] button") || picks[0]);
   if (focused > 0) stop?.focus({ preventScroll: true });
   if (listed.length < total) {
-    const button = views.element("button", { type: "button", className: "more", textContent: `Show more (${(total - listed.length).toLocaleString("en")} left)` });
-    button.addEventListener("click", async () => {
+    const showMore = async () => {
       const next = listed.length;
       await listClusters(true);
       stopAt(pickButtons()[next])?.focus();
-    });
-    box.append(button);
+    };
+    box.append(views.element("button", { type: "button", className: "more", textContent: `Show more (${(total - listed.length).toLocaleString("en")} left)`, onclick: showMore }));
   }
 }
 

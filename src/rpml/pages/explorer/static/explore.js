@@ -133,17 +133,14 @@ function showResults() {
 function keepFocus(id) { ($(id) || $("asked").querySelector("h2")).focus({ preventScroll: true }); }
 
 function tools() {
-  const size = views.element("select", { id: "how-many", ariaLabel: "How many neighbors" });
-  for (const k of ["10", "20", "50", "100"]) size.append(views.element("option", { value: k, textContent: `${k} nearest`, selected: k === page.state.k }));
-  size.addEventListener("change", () => go({ k: size.value }));
-  const across = views.element("select", { id: "across", ariaLabel: "Which neighbors", hidden: !page.about.nuisance.length || !page.state.id });
+  const size = views.element("select", { id: "how-many", ariaLabel: "How many neighbors", onchange: () => go({ k: size.value }) },
+    ...ALLOWED.k.map((k) => views.element("option", { value: k, textContent: `${k} nearest`, selected: k === page.state.k })));
+  const across = views.element("select", { id: "across", ariaLabel: "Which neighbors", hidden: !page.about.nuisance.length || !page.state.id, onchange: () => go({ across: across.value }) });
   for (const [name, text] of [["", "of all items"], ...page.about.nuisance.map((name) => [name, `of another ${name}`])]) across.append(views.element("option", { value: name, textContent: text, selected: name === page.state.across }));
-  across.addEventListener("change", () => go({ across: across.value }));
   const gallery = page.state.show === "gallery";
-  const show = views.element("button", { type: "button", id: "show", textContent: gallery ? "Show as lists" : "Show as gallery", hidden: !page.about.has_pictures });
-  show.addEventListener("click", () => { go({ show: gallery ? "list" : "gallery" }); $("show").focus(); });
-  const copy = views.element("button", { type: "button", textContent: "Copy link" });
-  copy.addEventListener("click", async () => {
+  const change = () => { go({ show: gallery ? "list" : "gallery" }); $("show").focus(); };
+  const show = views.element("button", { type: "button", id: "show", textContent: gallery ? "Show as lists" : "Show as gallery", hidden: !page.about.has_pictures, onclick: change });
+  const copyLink = async () => {
     try {
       await navigator.clipboard.writeText(location.href);
       copy.textContent = "Link copied";
@@ -152,7 +149,8 @@ function tools() {
     }
     say(copy.textContent);
     setTimeout(() => { copy.textContent = "Copy link"; }, 1800);
-  });
+  };
+  const copy = views.element("button", { type: "button", textContent: "Copy link", onclick: copyLink });
   const select = selectButton("Select these", () => Object.values(page.results).filter(Boolean).flatMap((found) => found.items.map((item) => item.row)));
   return views.element("div", { className: "tools" }, size, across, show, select, download("/api/neighbors.csv", { ...chosen(), ...wanted() }), copy);
 }
@@ -166,9 +164,7 @@ function welcome() {
 }
 
 function randomButton() {
-  const button = views.element("button", { type: "button", textContent: "Show a random item" });
-  button.addEventListener("click", showRandom);
-  return button;
+  return views.element("button", { type: "button", textContent: "Show a random item", onclick: showRandom });
 }
 
 async function showRandom() {

@@ -27,11 +27,10 @@ async function suggest() {
     return complain(problem, suggest);
   }
   const options = finder.items.map((item, i) => {
-    const option = views.element("li", { id: `option-${i}`, attributes: { role: "option", "aria-selected": "false" } }, views.image(item, ""), item.text);
-    option.addEventListener("mousedown", (event) => { event.preventDefault(); closeFinder(); pick(item); });
-    return option;
+    const onmousedown = (event) => { event.preventDefault(); closeFinder(); pick(item); };
+    return views.element("li", { id: `option-${i}`, role: "option", ariaSelected: "false", onmousedown }, views.image(item, ""), item.text);
   });
-  if (!options.length) options.push(views.element("li", { className: "none", attributes: { role: "option", "aria-disabled": "true", "aria-selected": "false" }, textContent: "No item contains this." }));
+  if (!options.length) options.push(views.element("li", { className: "none", role: "option", ariaDisabled: "true", ariaSelected: "false", textContent: "No item contains this." }));
   if (finder.total > 1) options.push(allMatches(text));
   $("suggestions").replaceChildren(...options);
   $("suggestions").hidden = false;
@@ -41,10 +40,9 @@ async function suggest() {
 
 /* The last suggestion: every match, marked on the map and in the table. */
 function allMatches(text) {
-  const option = views.element("li", { id: `option-${finder.items.length}`, className: "all", attributes: { role: "option", "aria-selected": "false" }, textContent: finder.total === 1 ? "Show the match" : `Show all ${views.counted(finder.total, "match", "matches")}` });
-  option.addEventListener("mousedown", (event) => { event.preventDefault(); closeFinder(); go({ q: text }); });
+  const onmousedown = (event) => { event.preventDefault(); closeFinder(); go({ q: text }); };
   finder.items.push({ matches: text });
-  return option;
+  return views.element("li", { id: `option-${finder.items.length - 1}`, className: "all", role: "option", ariaSelected: "false", onmousedown, textContent: `Show all ${views.counted(finder.total, "match", "matches")}` });
 }
 
 function moveFinder(step) {

@@ -1,7 +1,7 @@
 /* Labeling items, the queue of suggestions, and learning again. */
 import { go, pick, relearned } from "./explore.js";
 import { relabel } from "./map.js";
-import { $, ask, checked, complain, page, say, views } from "./page.js";
+import { $, ask, checked, complain, page, request, say, views } from "./page.js";
 import { select, selectedRows } from "./selection.js";
 
 let queue = [];
@@ -26,14 +26,10 @@ function show(summary) {
   $("known-labels").replaceChildren(...labels.map(({ label }) => views.element("option", { value: label })));
   $("label-list").replaceChildren(...labels.map(({ label, count }, i) => {
     const number = i < 9 ? views.element("kbd", { textContent: String(i + 1) }) : null;
-    const button = views.element("button", { type: "button", title: `Select the items labeled ${label}` }, number,
+    const onclick = attempt(async () => select(new Uint32Array(await (await request("/api/labels/rows", { label })).arrayBuffer())));
+    return views.element("button", { type: "button", title: `Select the items labeled ${label}`, onclick }, number,
       views.element("span", { className: "name", textContent: label }),
       views.element("span", { className: "count", textContent: count.toLocaleString("en") }));
-    button.addEventListener("click", attempt(async () => {
-      const response = await checked(await fetch(`/api/labels/rows?${new URLSearchParams({ label })}`));
-      select(new Uint32Array(await response.arrayBuffer()));
-    }));
-    return button;
   }));
   $("undo").disabled = !summary.can_undo;
   const n = summary.n_labeled;
@@ -77,18 +73,17 @@ function showQuestion(none = "No suggestion left: ask for more, or learn again."
     map.reveal(item.row);
   }
   const input = views.element("input", { type: "text", ariaLabel: `Label of ${item.id}`, autocomplete: "off", maxLength: 200, attributes: { list: "known-labels" } });
-  const skip = views.element("button", { type: "button", textContent: "Skip" });
-  const look = views.element("button", { type: "button", textContent: "Show its neighbors" });
-  const form = views.element("form", {},
+  const next = () => { queue.shift(); showQuestion(); if (!queue.length) $("suggest").focus(); };
+  const skip = views.element("button", { type: "button", textContent: "Skip", onclick: next });
+  const look = views.element("button", { type: "button", textContent: "Show its neighbors", onclick: () => pick(item) });
+  const onsubmit = (event) => { event.preventDefault(); if (input.value.trim()) answer(item, input.value); };
+  const form = views.element("form", { onsubmit },
     views.element("p", { textContent: item.text }),
     views.element("div", { className: "answer" }, input, views.element("button", { textContent: "Assign" }), skip, look));
   input.addEventListener("keydown", (event) => {
     const known = labels[Number(event.key) - 1];
     if (!input.value && known && event.key >= "1" && event.key <= "9") { event.preventDefault(); answer(item, known.label); }
   });
-  form.addEventListener("submit", (event) => { event.preventDefault(); if (input.value.trim()) answer(item, input.value); });
-  skip.addEventListener("click", () => { queue.shift(); showQuestion(); if (!queue.length) $("suggest").focus(); });
-  look.addEventListener("click", () => pick(item));
   const picture = views.image(item, item.id, true);
   $("queue").replaceChildren(views.element("div", { className: "question" }, picture && views.element("div", { className: "item query" }, picture), form));
   input.focus();

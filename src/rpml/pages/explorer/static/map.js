@@ -5,7 +5,7 @@ import { $, ask, clusterRows, complain, page, request, say, views } from "./page
 import { select, showSelection, toggle } from "./selection.js";
 import { forgetCells, showMatches } from "./table.js";
 
-const { Scatter, Legend, unpack } = window.rpml;
+const { Scatter, Legend, color, unpack } = window.rpml;
 const CANVASES = ["map", "map-beside"];
 const MOST_RINGS = 100; // around the items of a cluster
 const ANCHORS = 4; // items that an uploaded query is placed between
@@ -164,11 +164,10 @@ export async function markMap() {
   } catch (problem) {
     if (!problem.status) complain(problem);
   }
-  const style = getComputedStyle(document.documentElement);
   const rings = Object.entries(page.results).filter(([, result]) => result).map(([space, { items }]) => (
-    { rows: items.map((item) => item.row), color: style.getPropertyValue(`--ring-${space}`).trim() }));
+    { rows: items.map((item) => item.row), color: color(`--ring-${space}`) }));
   // a few points among thousands would be overlooked, many stand out by themselves
-  const ringed = members.length <= MOST_RINGS ? [{ rows: [...members], color: style.getPropertyValue("--ring-rpml").trim() }] : [];
+  const ringed = members.length <= MOST_RINGS ? [{ rows: [...members], color: color("--ring-rpml") }] : [];
   for (const map of page.maps) {
     map.filter("cluster", mask);
     map.mark(cluster ? { selected: -1, rings: ringed } : { selected, rings });
@@ -191,8 +190,8 @@ function placeOf(map) {
 export function listSpaces() {
   const spaces = Object.entries(page.about.spaces);
   $("which").replaceChildren($("which").firstElementChild, ...spaces.map(([space, { title }]) => {
-    const input = views.element("input", { type: "radio", name: "map", value: space, checked: space === page.state.map });
-    input.addEventListener("change", () => go({ map: space, beside: page.state.beside === space ? "" : page.state.beside }, false));
+    const onchange = () => go({ map: space, beside: page.state.beside === space ? "" : page.state.beside }, false);
+    const input = views.element("input", { type: "radio", name: "map", value: space, checked: space === page.state.map, onchange });
     return views.element("label", {}, input, views.element("span", { textContent: title }));
   }));
   $("beside").replaceChildren(views.element("option", { value: "", textContent: "nothing" }),

@@ -49,11 +49,7 @@ export function complain(problem, retry) {
   box.hidden = false;
   box.replaceChildren(problem instanceof Problem ? problem.message : "Something went wrong on this page.");
   if (!(problem instanceof Problem)) console.error(problem);
-  if (retry) {
-    const button = views.element("button", { type: "button", textContent: "Try again" });
-    button.addEventListener("click", () => { calm(); retry(); });
-    box.append(button);
-  }
+  if (retry) box.append(views.element("button", { type: "button", textContent: "Try again", onclick: () => { calm(); retry(); } }));
 }
 
 export function calm() { $("alert").hidden = true; }

@@ -58,9 +58,7 @@ export function useTool(tool) {
 
 /* A button that selects the rows that `rows` gives. */
 export function selectButton(text, rows) {
-  const button = views.element("button", { type: "button", textContent: text });
-  button.addEventListener("click", async () => select(await rows()));
-  return button;
+  return views.element("button", { type: "button", textContent: text, onclick: async () => select(await rows()) });
 }
 
 export function startSelection() {

@@ -57,13 +57,12 @@ export function showMatches() {
   if (isFiltered()) {
     mask = new Uint8Array(page.about.rows);
     for (const row of found) mask[row] = 1;
-    const clear = views.element("button", { type: "button", textContent: "Clear" });
-    clear.addEventListener("click", () => { go({ q: "", where: "" }); $("query").focus(); });
-    const table = views.element("button", { type: "button", textContent: "Show in the table", hidden: page.state.tab === "table" });
-    table.addEventListener("click", () => { go({ tab: "table" }); $("tab-table").focus(); });
+    const clear = views.element("button", { type: "button", textContent: "Clear", onclick: () => { go({ q: "", where: "" }); $("query").focus(); } });
+    const showTable = () => { go({ tab: "table" }); $("tab-table").focus(); };
+    const table = views.element("button", { type: "button", textContent: "Show in the table", hidden: page.state.tab === "table", onclick: showTable });
     const passes = found.length === 1 ? "passes" : "pass";
-    const said = page.state.q ? `${views.counted(found.length, "item contains", "items contain")} “${page.state.q}”${page.state.where ? ` and ${passes} the filters` : ""}. ` : `${views.counted(found.length, "item")} ${passes} the filters. `;
-    box.replaceChildren(said, selectButton("Select them", () => found), " ", table, " ", clear);
+    const text = page.state.q ? `${views.counted(found.length, "item contains", "items contain")} “${page.state.q}”${page.state.where ? ` and ${passes} the filters` : ""}. ` : `${views.counted(found.length, "item")} ${passes} the filters. `;
+    box.replaceChildren(text, selectButton("Select them", () => found), " ", table, " ", clear);
   }
   for (const map of page.maps) map.filter("matches", mask);
 }
@@ -75,8 +74,8 @@ async function makeHead() {
   $("grid").setAttribute("aria-colcount", columns.length);
   $("grid").style.width = `max(100%, ${9 * columns.length + 8}rem)`;
   $("table-head").replaceChildren(...columns.map(({ name, numeric }) => {
-    const button = views.element("button", { type: "button" }, name, views.element("span", { className: "arrow", attributes: { "aria-hidden": "true" } }));
-    button.addEventListener("click", () => go({ by: page.state.by === name ? `-${name}` : page.state.by === `-${name}` ? "" : name }, false));
+    const sort = () => go({ by: page.state.by === name ? `-${name}` : page.state.by === `-${name}` ? "" : name }, false);
+    const button = views.element("button", { type: "button", onclick: sort }, name, views.element("span", { className: "arrow", ariaHidden: "true" }));
     const input = views.element("input", { type: "text", ariaLabel: `Filter ${name}`, placeholder: numeric ? "e.g. >= 3 < 7" : "contains", autocomplete: "off", spellcheck: false, dataset: { column: name } });
     let waiting = 0;
     input.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(filter, 200); });
@@ -129,18 +128,15 @@ function paint() {
 
 function line(row, place) {
   const wanted = page.state.q.toLowerCase(), values = cells.get(row);
-  const tr = views.element("tr", { id: `line-${place}`, className: place === current ? "current" : "", attributes: { "aria-rowindex": place + 2, "aria-selected": String(isSelected(row)) } },
+  const onclick = (event) => pickLine(place, event), onpointerenter = () => page.maps.forEach((map) => map.mark({ hover: row }));
+  return views.element("tr", { id: `line-${place}`, className: place === current ? "current" : "", ariaRowIndex: place + 2, ariaSelected: String(isSelected(row)), onclick, onpointerenter },
     ...columns.map(({ name, numeric }, c) => {
       const text = values ? values[c] : "…";
       const content = marked(text, name === "cluster" ? "" : wanted);
       if (name !== "id") return views.element("td", { className: numeric ? "number" : "", title: text }, ...content);
-      const button = views.element("button", { type: "button", tabIndex: -1, title: `Neighbors of ${text}` }, ...content);
-      button.addEventListener("click", (event) => { event.stopPropagation(); if (values) follow({ id: text }); });
-      return views.element("td", { className: "pick" }, button);
+      const onclick = (event) => { event.stopPropagation(); if (values) follow({ id: text }); };
+      return views.element("td", { className: "pick" }, views.element("button", { type: "button", tabIndex: -1, title: `Neighbors of ${text}`, onclick }, ...content));
     }));
-  tr.addEventListener("click", (event) => pickLine(place, event));
-  tr.addEventListener("pointerenter", () => page.maps.forEach((map) => map.mark({ hover: row })));
-  return tr;
 }
 
 /* A text with every occurrence of what was searched; the first one is never out of sight. */

@@ -1,12 +1,5 @@
 /* Pieces of the page: values in, elements out. Text is only ever set as text. */
-export function element(name, properties = {}, ...children) {
-  const { dataset, attributes, ...rest } = properties;
-  const node = Object.assign(document.createElement(name), rest);
-  Object.assign(node.dataset, dataset || {});
-  for (const [key, value] of Object.entries(attributes || {})) node.setAttribute(key, value);
-  node.append(...children.filter((child) => child !== null && child !== undefined));
-  return node;
-}
+export const { element } = window.rpml;
 
 /* A number with its noun: "1 item", "2,000 items". */
 export function counted(n, noun, plural = `${noun}s`) {
@@ -26,6 +19,8 @@ export function facts(item) {
   return parts.join(" · ");
 }
 
+const SAME = { right: ", same label", wrong: ", another label", "": "" };
+
 function tone(query, item) {
   if (query.label === null || query.label === undefined || item.label === null) return "";
   return query.label === item.label ? "right" : "wrong";
@@ -41,18 +36,15 @@ function closeness(item) {
 export function hit(query, item, rank, everywhere, onPick) {
   const picture = image(item, "");
   const same = tone(query, item);
-  const words = { right: ", same label", wrong: ", another label" };
-  const button = element("button", { type: "button", className: `hit ${same} ${picture ? "" : "plain"}` },
+  return element("li", {}, element("button", { type: "button", className: `hit ${same} ${picture ? "" : "plain"}`, onclick: () => onPick(item) },
     picture && element("span", { className: "item" }, picture),
     element("span", {},
       element("span", { className: "name", textContent: item.text, title: item.text }),
       element("span", { className: "facts" },
         `${rank}. ${closeness(item)}`,
         everywhere ? element("span", { className: "both", textContent: ` · ${everywhere}` }) : "",
-        element("span", { className: "unseen", textContent: words[same] || "" })),
-      element("span", { className: "facts", textContent: facts(item), title: facts(item) })));
-  button.addEventListener("click", () => onPick(item));
-  return element("li", {}, button);
+        element("span", { className: "unseen", textContent: SAME[same] })),
+      element("span", { className: "facts", textContent: facts(item), title: facts(item) }))));
 }
 
 /* A neighbor in the gallery: a large picture, framed and marked as right or wrong. */
@@ -60,21 +52,16 @@ export function tile(query, item, rank, everywhere, onPick) {
   const same = tone(query, item);
   const picture = image(item, item.text) || element("span", { className: "text" }, element("span", { textContent: item.text }));
   const mark = same ? element("span", { className: "mark", textContent: same === "right" ? "✓" : "✗", attributes: { "aria-hidden": "true" } }) : null;
-  const words = { right: ", same label", wrong: ", another label" }[same] || "";
-  const button = element("button", { type: "button", className: "tile", title: [item.text, facts(item)].filter(Boolean).join(" · ") },
+  return element("li", {}, element("button", { type: "button", className: "tile", title: [item.text, facts(item)].filter(Boolean).join(" · "), onclick: () => onPick(item) },
     element("span", { className: `item ${same}` }, picture, mark),
     element("span", { className: "facts" }, `${rank}. ${closeness(item)}`,
-      element("span", { className: "unseen", textContent: words }), everywhere ? ` · ${everywhere}` : ""),
-    element("span", { className: "facts", textContent: item.label ?? "" }));
-  button.addEventListener("click", () => onPick(item));
-  return element("li", {}, button);
+      element("span", { className: "unseen", textContent: SAME[same] }), everywhere ? ` · ${everywhere}` : ""),
+    element("span", { className: "facts", textContent: item.label ?? "" })));
 }
 
 export function empty(title, lines, action) {
-  const box = element("div", { className: "empty" }, element("h2", { textContent: title }));
-  for (const line of lines) box.append(element("p", { textContent: line }));
-  if (action) box.append(action);
-  return box;
+  const texts = lines.map((line) => element("p", { textContent: line }));
+  return element("div", { className: "empty" }, element("h2", { textContent: title }), ...texts, action);
 }
 
 /* The item that was searched for, with what can be done with the result. */
@@ -84,9 +71,7 @@ export function asked(query, tools, scaled, onCluster) {
   if (query.row === null) about.textContent = "a query, not one of the items";
   else about.textContent = [query.text === query.id ? "" : `id ${query.id}`, query.label === null ? "" : `label ${query.label}`].filter(Boolean).join(" · ");
   if (query.cluster !== null && query.cluster !== undefined) {
-    const link = element("button", { type: "button", textContent: `Cluster ${query.cluster}` });
-    link.addEventListener("click", () => onCluster(query.cluster));
-    tools.prepend(link);
+    tools.prepend(element("button", { type: "button", textContent: `Cluster ${query.cluster}`, onclick: () => onCluster(query.cluster) }));
   }
   const known = (query.metadata || []).filter(([, value]) => value && value !== query.text);
   const metadata = known.length ? element("dl", { className: "metadata" }, ...known.flatMap(([name, value]) => [element("dt", { textContent: name }), element("dd", { textContent: value })])) : null;
@@ -97,15 +82,12 @@ export function asked(query, tools, scaled, onCluster) {
 }
 
 export function clusterRow(cluster, current, onPick) {
-  const button = element("button", { type: "button", className: "pick", title: `mode: ${cluster.mode.id}` },
+  const button = element("button", { type: "button", className: "pick", title: `mode: ${cluster.mode.id}`, onclick: () => onPick(cluster.cluster) },
     image(cluster.mode, ""), element("span", { textContent: `Cluster ${cluster.title}` }));
-  button.addEventListener("click", () => onPick(cluster.cluster));
   const impurity = cluster.impurity === null ? "–" : `${Math.round(100 * cluster.impurity)}%`;
-  const row = element("tr", {}, element("td", {}, button),
+  return element("tr", current ? { ariaCurrent: "true" } : {}, element("td", {}, button),
     element("td", { className: "number", textContent: cluster.size.toLocaleString("en") }),
     element("td", { className: "number", textContent: impurity }));
-  if (current) row.setAttribute("aria-current", "true");
-  return row;
 }
 
 export function clusterTable(rows) {
@@ -117,11 +99,9 @@ export function clusterTable(rows) {
 }
 
 function chip(item, onPick) {
-  const picture = image(item, item.id);
-  const button = element("button", { type: "button", title: [item.text, facts(item)].filter(Boolean).join(" · ") },
-    element("span", { className: "item" }, picture || element("span", { className: "text" }, element("span", { textContent: item.text }))));
-  button.addEventListener("click", () => onPick(item));
-  return button;
+  const shown = image(item, item.id) || element("span", { className: "text" }, element("span", { textContent: item.text }));
+  return element("button", { type: "button", title: [item.text, facts(item)].filter(Boolean).join(" · "), onclick: () => onPick(item) },
+    element("span", { className: "item" }, shown));
 }
 
 /* Nested lists from a map of row -> parent row. */
@@ -138,16 +118,10 @@ function tree(members, parents, onPick) {
   const waiting = roots.map((item) => [item, top]);
   while (waiting.length) {
     const [item, list] = waiting.shift();
-    const button = element("button", { type: "button" }, image(item, ""), element("span", { className: "name", textContent: item.text }));
-    button.addEventListener("click", () => onPick(item));
-    const entry = element("li", {}, button);
-    list.append(entry);
-    const below = children.get(item.row);
-    if (below) {
-      const inner = element("ul");
-      entry.append(inner);
-      for (const child of below) waiting.push([child, inner]);
-    }
+    const button = element("button", { type: "button", onclick: () => onPick(item) }, image(item, ""), element("span", { className: "name", textContent: item.text }));
+    const below = children.get(item.row), inner = below ? element("ul") : null;
+    list.append(element("li", {}, button, inner));
+    for (const child of below || []) waiting.push([child, inner]);
   }
   return top;
 }
@@ -155,17 +129,15 @@ function tree(members, parents, onPick) {
 export function cluster(found, onPick, exportLink) {
   const impurity = found.impurity === null ? "" : `, impurity ${Math.round(100 * found.impurity)}%`;
   const plain = found.members.some((item) => item.picture) ? "" : " plain";
-  const box = element("div", {},
+  const more = found.size > found.members.length ? `, the ${found.members.length} nearest to it` : "";
+  return element("div", {},
     element("h2", { textContent: `Cluster ${found.title}` }),
     element("p", { className: "muted", textContent: counted(found.size, "item") + impurity }),
     element("div", { className: "tools" }, exportLink),
     element("h3", { textContent: "Most typical item (the mode)" }),
-    element("div", { className: `members${plain}` }, chip(found.mode, onPick)));
-  const more = found.size > found.members.length ? `, the ${found.members.length} nearest to it` : "";
-  box.append(element("h3", { textContent: `Members${more}` }),
-    element("div", { className: `members${plain}` }, ...found.members.map((item) => chip(item, onPick))));
-  box.append(element("h3", { textContent: "Which item leads to which (the ascent tree)" }));
-  if (found.tree) box.append(tree(found.members, found.tree, onPick));
-  else box.append(element("p", { className: "muted", textContent: `There is no tree: ${found.tree_reason}.` }));
-  return box;
+    element("div", { className: `members${plain}` }, chip(found.mode, onPick)),
+    element("h3", { textContent: `Members${more}` }),
+    element("div", { className: `members${plain}` }, ...found.members.map((item) => chip(item, onPick))),
+    element("h3", { textContent: "Which item leads to which (the ascent tree)" }),
+    found.tree ? tree(found.members, found.tree, onPick) : element("p", { className: "muted", textContent: `There is no tree: ${found.tree_reason}.` }));
 }

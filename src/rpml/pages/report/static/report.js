@@ -1,7 +1,7 @@
 "use strict";
 /* The linked maps of the report. */
 (() => {
-  const { Scatter, Legend, unpack } = window.rpml;
+  const { Scatter, Legend, element, unpack } = window.rpml;
   const data = JSON.parse(document.getElementById("map-data").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const card = document.getElementById("card");
@@ -13,12 +13,6 @@
 
   function decode(text) {
     return unpack(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);
-  }
-
-  function element(name, properties = {}, ...children) {
-    const node = Object.assign(document.createElement(name), properties);
-    node.append(...children);
-    return node;
   }
 
   function source(i) {
@@ -58,13 +52,11 @@
     const row = element("div", { className: "row" });
     for (const i of data.neighbors[key][query]) {
       const tone = frame(query, i);
-      const button = element("button", { type: "button", className: `item ${tone}` }, picture(i));
-      if (tone) {
-        button.append(element("span", { className: "mark", ariaHidden: "true", textContent: tone === "right" ? "✓" : "✗" }));
-        button.append(element("span", { className: "unseen", textContent: tone === "right" ? "same label" : "another label" }));
-      }
-      button.addEventListener("click", () => { select(i); card.querySelector(".name").focus(); });
-      row.append(button);
+      const follow = () => { select(i); card.querySelector(".name").focus(); };
+      const marks = tone ? [
+        element("span", { className: "mark", ariaHidden: "true", textContent: tone === "right" ? "✓" : "✗" }),
+        element("span", { className: "unseen", textContent: tone === "right" ? "same label" : "another label" })] : [];
+      row.append(element("button", { type: "button", className: `item ${tone}`, onclick: follow }, picture(i), ...marks));
     }
     return element("div", {}, element("h3", { textContent: data.titles[key] }), row);
   }
@@ -112,8 +104,7 @@
     const says = (i) => data.ids[i].toLowerCase().includes(wanted) || textOf(i).toLowerCase().includes(wanted);
     matches.rows = wanted ? data.ids.flatMap((_, i) => (says(i) ? [i] : [])) : [];
     matches.at = Math.max(0, matches.rows.findIndex((i) => data.ids[i].toLowerCase() === wanted));
-    const color = getComputedStyle(document.documentElement).getPropertyValue("--accent").trim();
-    for (const map of maps) map.mark({ rings: [{ rows: matches.rows, color }] });
+    for (const map of maps) map.mark({ rings: [{ rows: matches.rows, color: window.rpml.color("--accent") }] });
     showMatch(wanted);
   }
 
@@ -146,9 +137,7 @@
         onHover: hover, onPick: select, wheel: "focused", thumb: data.thumbs ? thumb : null,
       });
       const acts = { in: () => map.zoomIn(1.6), out: () => map.zoomIn(1 / 1.6), reset: () => map.reset() };
-      for (const button of figure.querySelectorAll("[data-act]")) {
-        button.addEventListener("click", acts[button.dataset.act]);
-      }
+      for (const button of figure.querySelectorAll("[data-act]")) button.onclick = acts[button.dataset.act];
       maps.push(map);
     }
     for (const name of [...Object.keys(data.categories), "nothing"]) {
