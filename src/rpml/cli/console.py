@@ -142,7 +142,7 @@ def load_config(context: typer.Context, path: str | None) -> str | None:
         if parameter.name not in ("config", "help")
     }
     values = {}
-    for key, value in _own_settings(read_config(path), context).items():
+    for key, value in _own_settings(path, context).items():
         parameter = parameters.get(key.replace("_", "-"))
         if parameter is None:
             hint = opt.did_you_mean(key, parameters)
@@ -156,22 +156,18 @@ def load_config(context: typer.Context, path: str | None) -> str | None:
     return path
 
 
-def read_config(path: str) -> dict[str, object]:
-    """Read a TOML file; InputError if that fails."""
+def _own_settings(path: str, context: typer.Context) -> dict[str, object]:
+    """Return the settings of this command: those at the top of the file and in its own table."""
     from rpml.runtime.schema import read_toml
 
     try:
-        return read_toml(Path(path))
+        document = read_toml(Path(path))
     except OSError as error:
         raise InputError(f"cannot read {path}: {reason_of(error)}") from error
     except InputError:
         raise
     except ValueError as error:
         raise InputError(f"{path} is not TOML: {error}") from error
-
-
-def _own_settings(document: dict[str, object], context: typer.Context) -> dict[str, object]:
-    """Return the settings of this command: those at the top and those in its own table."""
     tables = set(getattr(context.parent and context.parent.command, "commands", {}))
     plain = {k: v for k, v in document.items() if k not in tables or not isinstance(v, dict)}
     own = document.get(str(context.info_name), {})

@@ -250,8 +250,12 @@ class Trainer:
         self.loss.begin_epoch(labels)
         losses = []
         drawn = itertools.islice(self._repeat(batches, drawing), steps)
+
+        def load(batch: BatchIndices) -> tuple[BatchIndices, torch.Tensor]:
+            return batch, self.inputs.load(batch.rows, batch.views)
+
         with ThreadPoolExecutor(1, "rpml-load") as pool:  # loads the next batch
-            for step, loaded in enumerate(run_ahead(pool, self._load, drawn, 2)):
+            for step, loaded in enumerate(run_ahead(pool, load, drawn, 2)):
                 loss, mean_norm = self._step(*loaded.result(), rng)
                 self._check(loss, mean_norm, step)
                 losses.append(loss)
@@ -270,9 +274,6 @@ class Trainer:
                     f"{self.method.title}: no batch can be formed, every image is alone in its "
                     "pseudo-label"
                 )
-
-    def _load(self, batch: BatchIndices) -> tuple[BatchIndices, torch.Tensor]:
-        return batch, self.inputs.load(batch.rows, batch.views)
 
     def _step(
         self, indices: BatchIndices, maps: torch.Tensor, rng: np.random.Generator

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import asdict, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -158,7 +159,6 @@ class Labeling:
         self.catalog, self.X, self.store = catalog, X, store
         self._cancelled = False
         self._thread: threading.Thread | None = None
-        self._density: Array | None = None
         self._progress("idle")
 
     def _progress(self, state: str, stage: str = "", **result: object) -> None:
@@ -206,15 +206,15 @@ class Labeling:
         n = integer(query, "n", 10, 1, MAX_SUGGESTIONS)
         places = self.catalog.indices["rpml"].rows
         labeled = np.array([label is not None for label in self.store.labels])
-        rows = spread_out(places, self._weights(places), labeled, n)
+        rows = spread_out(places, self._density, labeled, n)
         return {"items": [self.catalog.item(row) for row in rows.tolist()]}
 
-    def _weights(self, places: NDArray[np.float32]) -> Array:
-        """Return how many rows surround each row; the same for every request."""
-        if self._density is None:
-            sampled = sorted_sample(len(places), DENSITY_ROWS, np.random.default_rng(0))
-            self._density = density(places, places[sampled], np.ones(len(sampled), np.intp))
-        return self._density
+    @cached_property
+    def _density(self) -> Array:
+        """How many rows surround each row."""
+        places = self.catalog.indices["rpml"].rows
+        sampled = sorted_sample(len(places), DENSITY_ROWS, np.random.default_rng(0))
+        return density(places, places[sampled], np.ones(len(sampled), np.intp))
 
     def learn(self, body: bytes) -> Json:
         """Start a fit with the labels, unless one is running."""
