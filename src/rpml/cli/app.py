@@ -64,7 +64,6 @@ def _root(
 
 
 def environment_text(fields: dict[str, Any]) -> str:
-    """Return versions, threads, extras and how to install what is missing."""
     rows = [("rpml", fields["rpml"]), ("python", fields["python"]), *fields["packages"].items()]
     rows += [("cores, threads", f"{fields['cores']}, {fields['threads']}")]
     rows += [("memory", f"{fields['memory_gb']} GB"), ("blas", "; ".join(fields["blas"]))]
@@ -91,7 +90,6 @@ def open_closed_streams() -> None:
 
 
 def main() -> None:
-    """Entry point of the installed program."""
     open_closed_streams()
     try:
         with answering(signal.default_int_handler):

@@ -118,7 +118,6 @@ def exit_code(error: BaseException) -> int | None:
 
 
 def sentence(error: BaseException) -> str:
-    """Return the message in one line."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     if isinstance(error, MemoryError):

@@ -109,7 +109,6 @@ class Stopper:
         return self.asked
 
     def answer(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal."""
         if self.asked or self.reporter.stage != "optimize":
             raise KeyboardInterrupt
         self.asked = True
@@ -200,7 +199,6 @@ class Console:
         return Reporter(self.quiet)
 
     def note(self, text: str) -> None:
-        """Print a remark to standard error."""
         if not self.quiet:
             say(text, err=True)
 

@@ -81,7 +81,6 @@ class Embedder(nn.Module):
         return pool_maps(out.float(), self.pool)
 
     def whiten(self, pooled: torch.Tensor) -> torch.Tensor:
-        """Return the whitened unit rows of descriptors."""
         return normalize((normalize(pooled) - self.mean) @ self.matrix)
 
     def features(self, maps: torch.Tensor) -> torch.Tensor:
@@ -89,7 +88,6 @@ class Embedder(nn.Module):
         return self.whiten(self.pooled(maps))
 
     def embed(self, features: torch.Tensor) -> torch.Tensor:
-        """Return unit rows of the embedding."""
         return normalize(features @ self.projection)
 
     def forward(self, maps: torch.Tensor) -> torch.Tensor:

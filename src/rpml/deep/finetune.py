@@ -203,7 +203,6 @@ def _settings(network: Network, training: Training, method: str) -> Json:
 
 
 def folder_classes(ids: Sequence[str]) -> Indices:
-    """Return the folder of each image as a class number."""
     names = [PurePosixPath(name).parent.name for name in ids]
     if len(set(names)) < 2:
         raise InputError("labels from folders need images in at least two folders")
@@ -256,7 +255,6 @@ def check_no_sidecar(path: str | Path) -> None:
 
 
 def fingerprint_of(path: str | Path) -> str | None:
-    """Return the fingerprint of the run that wrote an ONNX file; None if there is none."""
     onnx = require("onnx", "vision", "reading ONNX files")
     try:
         properties = onnx.load(str(path), load_external_data=False).metadata_props

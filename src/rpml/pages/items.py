@@ -58,7 +58,6 @@ class Items:
         return None if self.labels is None else self.labels[row]
 
     def text(self, row: int) -> str:
-        """Return the text of a row, or its id."""
         return self.ids[row] if self.texts is None else self.texts[row]
 
     @property

@@ -132,7 +132,6 @@ def layout_note(n: int) -> str:
 
 
 def principal_plane(rows: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Project the rows on their two principal axes."""
     centered = rows - rows.mean(axis=0)
     _, axes = np.linalg.eigh(np.asarray(centered.T @ centered, np.float64))
     plane = axes[:, ::-1][:, :2]

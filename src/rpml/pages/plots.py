@@ -176,7 +176,6 @@ def _groups(labels: NDArray[np.generic] | None, n: int) -> dict[str, tuple[int, 
 
 
 def _scatter(axes: Axes, points: NDArray[np.floating], rank: int, size: float) -> PathCollection:
-    """Draw the points of a class with color and marker as in the pages."""
     named = rank < _NAMED
     return axes.scatter(
         points[:, 0],

@@ -82,7 +82,6 @@ def run(
 
 
 def check_folder(output: str, force: bool, inputs: list[str]) -> None:
-    """Raise InputError if the workers cannot write the output."""
     from rpml.runtime.outputs import check_apart
 
     if force:

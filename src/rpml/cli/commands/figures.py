@@ -80,7 +80,6 @@ def run(
 
 
 def parse_length(text: str) -> float:
-    """Parse a length such as 3.3in, 8.4cm or 3.3 to inches."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(in|cm|)\s*", text.lower())
     if match is None:
         raise InputError(f"--width must be a length such as 3.3in or 8.4cm, got {text!r}")

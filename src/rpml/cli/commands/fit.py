@@ -69,7 +69,6 @@ class MethodOptions:
 
     @property
     def memory(self) -> int | None:
-        """The memory limit in bytes."""
         return opt.parse_size(self.memory_limit, "--memory-limit")
 
     def build(self, on_dask: bool) -> RPML:
@@ -120,7 +119,6 @@ class SupervisionOptions:
     )
 
     def paths(self) -> list[str | None]:
-        """Return the files that are read."""
         files = {**vars(self), "conflicts": None, "nuisance": None}
         return [*files.values(), *nuisance_files(self.nuisance)]
 
@@ -329,7 +327,6 @@ def interruptible(job: ResumableFit, model: RPML, console: Console) -> Iterator[
 
 
 def how_to_go_on(job: ResumableFit) -> str:
-    """Return the command that continues an interrupted fit."""
     if not job.directory.exists():
         return "run the command again to start over"
     again = [argument for argument in sys.argv[1:] if argument != "--resume"]

@@ -101,7 +101,6 @@ def run(
 
 
 def fit_command(given: Given, option: str, size: int, known: Iterable[str]) -> str:
-    """Return the command that fits with this size and what is known."""
     words = ["rpml", "fit", str(given["features"]), option, str(size)]
     for name in (*known, *ENGINE):
         words += [f"--{name}", str(given[name])] if given.get(name) else []

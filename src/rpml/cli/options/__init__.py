@@ -29,7 +29,6 @@ T = TypeVar("T")
 
 
 def argument(metavar: str, help: str, default: Any = ...) -> Any:
-    """Declare a positional argument."""
     return typer.Argument(default, metavar=metavar, help=help)
 
 
@@ -49,7 +48,6 @@ def flag(help: str, *names: str, default: bool | None = False) -> Any:
 
 
 def output(metavar: str, help: str, default: Any = ...) -> Any:
-    """Declare the option -o of a command."""
     return text(metavar, help, "--output", "-o", default=default)
 
 
@@ -129,25 +127,21 @@ PARALLEL = number("Images processed in parallel; default: all cores.")
 
 
 def parse_names(text: str | None) -> list[str] | None:
-    """Split comma-separated names."""
     return [name.strip() for name in text.split(",")] if text else None
 
 
 def check_choice(option: str, name: str | None, choices: Iterable[str]) -> None:
-    """Raise InputError if there is no such choice."""
     if name is not None and name not in choices:
         raise InputError(f"{option} {name}: choose from {', '.join(choices)}")
 
 
 def parse_numbers(option: str, text: str) -> list[int]:
-    """Parse comma-separated positive integers."""
     if not re.fullmatch(r"\s*[1-9]\d*\s*(,\s*[1-9]\d*\s*)*", text):
         raise InputError(f"{option} must be positive integers such as 8 or 8,16,32, got {text!r}")
     return [int(number) for number in text.split(",")]
 
 
 def parse_size(text: str | None, option: str) -> int | None:
-    """Parse a size such as 800MB or 4GB to bytes."""
     if text is None:
         return None
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text.lower())
@@ -188,7 +182,6 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def option_of(setting: str) -> str:
-    """Return the option that sets a setting of the estimators."""
     named = f"--{setting.replace('_', '-')}" if setting in _SAME_NAME else f"--set {setting}"
     return OPTION_OF.get(setting, named)
 

@@ -33,7 +33,6 @@ class DescriptorOptions:
         return Recipe(scales, **{"pooling": Pooling(self.pool), **more})
 
     def job(self, path: str, workers: int | None) -> Job:
-        """Return a backbone and how it describes images, without the files."""
         from rpml.vision.backbone import Backbone
         from rpml.vision.extract import Execution, Job
 
@@ -75,7 +74,6 @@ class TrainingOptions:
 
 
 def require_torch() -> None:
-    """Raise an error that names the missing extra."""
     from rpml.runtime.errors import require
 
     require("torch", "deep", "training a network")

@@ -30,7 +30,6 @@ def nuisance_columns(nuisance: str | None) -> tuple[str, ...]:
 
 
 def nuisance_files(nuisance: str | None) -> list[str | None]:
-    """Return the names that are files."""
     return [name for name in parse_names(nuisance) or [] if os.path.exists(name)]
 
 

@@ -45,7 +45,6 @@ class ReadingOptions:
     def open(
         self, path: str, exclude: Iterable[str] = (), keep: Iterable[str] = ()
     ) -> FeatureSource:
-        """Open a file of vectors."""
         from rpml.io.features import open_features
 
         return open_features(path, self.options(exclude, keep))
@@ -122,7 +121,6 @@ def check_text_table(output: str, force: bool, inputs: Iterable[str | None]) -> 
 
 
 def write_text_table(output: str, force: bool, rows: list[Json], lines: list[list[str]]) -> None:
-    """Write a table of results as .csv, .json or .md."""
     from rpml.evaluation.table import table_text
     from rpml.runtime.files import atomic_output
 
@@ -277,7 +275,6 @@ class EngineOptions:
         console: Console,
         by_size: bool = False,
     ) -> PartitionedRows:
-        """Open the rows as partitions on the workers."""
         from rpml.distributed import open_rows
 
         address = path if "://" in path else str(Path(path).absolute())

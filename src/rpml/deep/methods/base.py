@@ -129,7 +129,6 @@ class Method:
 
 
 def stateless(function: Callable[[Batch], torch.Tensor]) -> Callable[[LossSpec], Loss]:
-    """Return the constructor of a loss without parameters."""
     return lambda spec: Loss(function)
 
 

@@ -205,7 +205,6 @@ class Answers:
         return self.catalog.category(choice(query, "name", ("", *self.catalog.category_names)))
 
     def export_neighbors(self, query: Query) -> str:
-        """Return the neighbors in all spaces as CSV."""
         target = self.target(query)
         title = target.name if isinstance(target, Upload) else self.catalog.items.ids[target]
         lines = []

@@ -273,7 +273,6 @@ def allowed_hosts(hosts: Iterable[str]) -> list[str]:
 
 
 def _explained(request: Request, error: Exception) -> Response:
-    """Answer with a status and one sentence."""
     if isinstance(error, RequestError):
         return error_response(error.status, error.sentence)
     if isinstance(error, WriteError):
@@ -286,7 +285,6 @@ def _explained(request: Request, error: Exception) -> Response:
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """Open a listening socket; InputError if that fails."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # the protocol is given because asyncio disables Nagle's algorithm only then
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -309,7 +307,6 @@ def address(listener: socket.socket) -> str:
 
 
 def warning(host: str) -> str | None:
-    """Return a warning if others can reach the explorer."""
     if host in LOOPBACK:
         return None
     return (

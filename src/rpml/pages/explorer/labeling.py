@@ -202,7 +202,6 @@ class Labeling:
         return {"changed": self.store.undo(), **self.summary({})}
 
     def suggest(self, query: Query) -> Json:
-        """Suggest unlabeled rows whose labels would help most."""
         n = integer(query, "n", 10, 1, MAX_SUGGESTIONS)
         places = self.catalog.indices["rpml"].rows
         labeled = np.array([label is not None for label in self.store.labels])
@@ -217,7 +216,6 @@ class Labeling:
         return density(places, places[sampled], np.ones(len(sampled), np.intp))
 
     def learn(self, body: bytes) -> Json:
-        """Start a fit with the labels, unless one is running."""
         if self.fit["state"] == "working":
             raise InputError("the model is being fitted already")
         labels = np.array(self.store.labels, object)

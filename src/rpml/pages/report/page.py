@@ -20,7 +20,6 @@ _MAP_NEIGHBORS = 6
 
 
 def map_data(measurements: Measurements) -> dict[str, object]:
-    """Return everything the script needs to know about the drawn rows."""
     items, gallery = measurements.items, measurements.gallery
     rows = measurements.rows[measurements.drawn].tolist()
     maps = {

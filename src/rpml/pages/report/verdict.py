@@ -115,7 +115,6 @@ def with_labels(
 
 
 def _outcome(raw: int, pca: int | None) -> tuple[str, str]:
-    """Return (tone, answer) from the signs of the significant differences."""
     if raw > 0:
         return ("mixed", "Partly") if pca == -1 else ("good", "Yes")
     if raw == 0:
@@ -131,7 +130,6 @@ def _how_often(gain: Interval) -> str:
 
 
 def points(gain: Interval) -> str:
-    """Format a difference of shares in percentage points, with its interval."""
     return f"{signed(100 * gain.value)} points, 95% interval {bounds(gain)}"
 
 

@@ -52,7 +52,6 @@ def show_checks(measurements: Measurements) -> Content:
 
 
 def show_training(measurements: Measurements) -> Content:
-    """Show what the fit came to, and the curves of its history."""
     model = measurements.model
     step = "epoch" if model.solver == "stochastic" else "iteration"
     history = {**getattr(model, "history_", {}), "loss": mean_losses(model)}
@@ -74,7 +73,6 @@ def show_training(measurements: Measurements) -> Content:
 
 
 def show_clusters(measurements: Measurements) -> Content:
-    """Show cluster sizes, and examples if the rows are the training rows."""
     labels, shown = _cluster_labels(measurements), measurements.clusters
     sizes = np.bincount(labels[labels >= 0])
     strips: list[Strip] = [

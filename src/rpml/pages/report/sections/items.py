@@ -20,7 +20,6 @@ Rows = NDArray[np.intp]
 
 
 def show_maps(measurements: Measurements) -> Content:
-    """Return the titles and notes of the maps; the points are passed as data."""
     drawn, total = len(measurements.drawn), measurements.n_rows
     sampled = f"The maps show {drawn:,} of {total:,} items, chosen at random."
     return {
@@ -79,7 +78,6 @@ def most_changed(
 
 
 def show_retrieval(measurements: Measurements) -> Content | None:
-    """Show examples among the labeled rows; None without labels."""
     labels, gallery = measurements.labels, measurements.gallery
     if labels is None:
         return None
@@ -111,7 +109,6 @@ _PICTURES, _TEXTS = 20, 6  # cells per side
 
 
 def show_grid(measurements: Measurements) -> Content:
-    """Show a sample of the items by their position on the map of the embedding."""
     points, gallery = measurements.maps["rpml"], measurements.gallery
     rows = measurements.rows[measurements.drawn]
     pictures = gallery.items.images is not None

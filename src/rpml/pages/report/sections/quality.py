@@ -122,7 +122,6 @@ def show_spectrum(measurements: Measurements) -> Content:
 
 
 def show_sizes(measurements: Measurements) -> Content | None:
-    """Show neighbors retained and, with labels, Recall@1; None if there is no smaller size."""
     rng = measurements.rng("sizes")
     table = quality_by_size(measurements.embedding.vectors, measurements.labels, rng)
     how = (
@@ -154,7 +153,6 @@ def quality_by_size(vectors: Array, labels: Texts | None, rng: np.random.Generat
 
 
 def show_codes(measurements: Measurements) -> Content:
-    """Show neighbors retained, or Recall@1 with labels, by space and code."""
     table = quality_by_code(measurements.spaces, measurements.labels, measurements.rng("codes"))
     how = (
         "The same vectors in fewer bytes: 8, 4, 2 bits or one bit per dimension. Queries are "
