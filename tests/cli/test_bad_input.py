@@ -43,7 +43,7 @@ def cases(folder):
         "identical rows": (["fit", "same.npy", *out], "identical"),
         "one row": (["fit", "one.npy", *out], "1"),
         "no folder": (["fit", "x y é.npy", "-o", "no/out.rpml"], "does not exist"),
-        "labels": (["evaluate", "x y é.npy", "--labels", "y.csv"], "2 labels"),
+        "labels": (["evaluate", "x y é.npy", "--labels", "y.csv"], "2 values"),
         "no model": (["embed", "absent.rpml", "x y é.npy", "-o", "e.npy"], "there is no such file"),
         "nothing to inspect": (
             ["inspect", "absent.rpml"],

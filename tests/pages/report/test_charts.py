@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpml.pages.report import charts
+from rpml.pages.report import section as charts
 from tests.drawings import HOSTILE
 
 finite = st.floats(-1e9, 1e9, allow_nan=False)

@@ -1,16 +1,9 @@
 """rpml bridge: let an old index answer the queries of a new encoder."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
 from rpml.cli.options.reading import ReadingOptions
-
-if TYPE_CHECKING:
-    from rpml.runtime.intervals import Interval
 
 EXAMPLES = """\b
 Examples:
@@ -60,11 +53,9 @@ def run(
         "held_out": bridge.n_held_out,
     }
     shares = {"neighbors_kept": bridge.neighbors_kept, "encoder_overlap": bridge.encoder_overlap}
-    text = fields_text(fields | {name: _text(share) for name, share in shares.items()})
+    lines = dict(fields)
     for name, share in shares.items():
+        interval = f"95% interval {100 * share.low:.1f} to {100 * share.high:.1f}"
+        lines[name] = f"{share.value:.1%} ({interval})"
         fields |= {key: round(value, 4) for key, value in bounded(name, share).items()}
-    console.result(fields, text)
-
-
-def _text(share: Interval) -> str:
-    return f"{share.value:.1%} (95% interval {100 * share.low:.1f} to {100 * share.high:.1f})"
+    console.result(fields, fields_text(lines))

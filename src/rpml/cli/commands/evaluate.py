@@ -1,9 +1,7 @@
 """rpml evaluate: how well neighbors and clusters of vectors agree with labels."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rpml.cli import options as opt
 from rpml.cli.command import command
@@ -11,9 +9,6 @@ from rpml.cli.console import Console
 from rpml.cli.options.reading import EngineOptions, LabeledReadingOptions, load_model
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted, text_table
-
-if TYPE_CHECKING:
-    from rpml.runtime.context import Json
 
 _CLUSTERING = {"NMI": "nmi", "F": "f", "F precision": "precision", "F recall": "recall"}
 EXAMPLES = """\b
@@ -54,7 +49,7 @@ def run(
         raise InputError("give the labels: --labels FILE, or --label-column NAME of FEATURES")
     fitted = None if model is None else load_model(model, dim)
     excluded, wanted = reading.excluded(features, path), opt.parse_numbers("--k", ks)
-    clusters: dict[str, float] = {}
+    scores: dict[str, float] = {}
     if engine.on_dask():
         from rpml.distributed import embedded, evaluate
         from rpml.distributed.apply import MAX_QUERIES
@@ -84,24 +79,23 @@ def run(
         recall = recall_at_k(X, y, wanted, metric, progress=partial(advance, "recall"))
         if clustering:
             found = kmeans_labels(X, y, seed, metric, progress=partial(advance, "kmeans"))
-            clusters = bounded_scores(found, y)
+            scores = bounded_scores(found, y)
         size, queries = X.shape[1], len(y)
     if len(y) < n:
         console.note(
             f"{counted(n - len(y), 'row has', 'rows have')} no label: "
             f"only the {len(y):,} labeled ones count"
         )
-    scores: Json = dict(clusters)
     for k, share in recall.items():
         scores |= bounded(f"recall@{k}", share_interval(share, queries))
-    fields: Json = {"rows": len(y), "unlabeled": n - len(y), "classes": len(set(y.tolist()))}
-    fields |= {"dim": size, "metric": metric, **scores}
+    fields = {"rows": len(y), "unlabeled": n - len(y), "dim": size, "metric": metric, **scores}
+    fields["classes"] = len(set(y.tolist()))
     named = {f"R@{k}": f"recall@{k}" for k in wanted}
     named |= {title: name for title, name in _CLUSTERING.items() if name in scores}
     console.result(fields, scores_text([f"{len(y):,}", str(size)], named, scores))
 
 
-def scores_text(head: list[str], named: dict[str, str], scores: Json) -> str:
+def scores_text(head: list[str], named: dict[str, str], scores: dict[str, float]) -> str:
     """Format percentages, one column per score, with 95% intervals below where known."""
     row = [f"{100 * scores[name]:.2f}" for name in named.values()]
     below = [

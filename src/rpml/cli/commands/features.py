@@ -1,9 +1,6 @@
 """rpml features: describe images by an ONNX network."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,9 +10,6 @@ from rpml.cli.console import Console, fields_text
 from rpml.cli.options.images import IMAGES, DescriptorOptions
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
-
-if TYPE_CHECKING:
-    from rpml.vision.resumable import ResumableExtraction, Written
 
 EXAMPLES = """\b
 Examples:
@@ -101,20 +95,9 @@ def run(
         written = extraction.extract(job, post, region_whitening, context)
     except KeyboardInterrupt:
         raise Interrupted("interrupted; repeat the command with --resume to continue") from None
-    finish(written, extraction, time.monotonic() - start, resumed, console)
-
-
-def finish(
-    written: Written,
-    extraction: ResumableExtraction,
-    seconds: float,
-    resumed: bool,
-    console: Console,
-) -> None:
-    """Print the result; exit with code 3 if images were skipped."""
-    output, failures = extraction.path, str(extraction.table("failures.csv"))
+    seconds, failures = time.monotonic() - start, str(extraction.table("failures.csv"))
     fields = {
-        "output": output,
+        "output": extraction.path,
         "rows": written.rows,
         "dim": written.dimension,
         "images": written.images,
@@ -125,12 +108,9 @@ def finish(
         fields["images_per_second"] = round(written.images / seconds, 2)
     if written.failures:
         fields["failures"] = failures
-    console.result(
-        fields, fields_text(fields) if written.computed else f"{output} is already complete"
-    )
+    text = fields_text(fields) if written.computed else f"{extraction.path} is already complete"
+    console.result(fields, text)
     if written.failures:
-        console.note(
-            f"rpml: {counted(len(written.failures), 'image was', 'images were')} skipped, see "
-            f"{failures}"
-        )
+        skipped = counted(len(written.failures), "image was", "images were")
+        console.note(f"rpml: {skipped} skipped, see {failures}")
         raise typer.Exit(SKIPPED)

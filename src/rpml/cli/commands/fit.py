@@ -310,8 +310,15 @@ def estimate(features: str, model: RPML, read: ReadOptions, console: Console) ->
         "pilot_rows": expected.pilot_rows,
         "machine_memory_gb": memory_gb(),
     }
-    stages = (f"{STAGES.get(k, k)} {s:.3f} s" for k, s in expected.stages.items())
-    console.result(fields, fields_text(fields | {"stages": ", ".join(stages)}))
+    shown = {
+        "rows": n,
+        "features": d,
+        "memory": f"{fields['memory_gb']} GB (this machine has {memory_gb() or '?'})",
+        "time": f"{fields['seconds']} s",
+        "stages": ", ".join(f"{STAGES.get(k, k)} {s:.3f} s" for k, s in expected.stages.items()),
+        "measured on": counted(expected.pilot_rows, "row"),
+    }
+    console.result(fields, fields_text(shown))
 
 
 @contextmanager

@@ -231,7 +231,6 @@ class Answers:
     def list_clusters(self, query: Query) -> Json:
         clusters = self._clusters()
         order = clusters.ordered(choice(query, "sort", SORTS))
-        order = order[clusters.sizes[order] >= integer(query, "least", 1, 1)]
         start = integer(query, "start", 0)
         page = order[start : start + integer(query, "most", _PAGE, 1, 500)]
         return {

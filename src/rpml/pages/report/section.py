@@ -1,12 +1,20 @@
-"""A section of the report, and what sections show: tables, and items with their pictures."""
+"""A section of the report, and what sections show: tables, items with pictures, charts.
+
+Charts are inline SVG without scripts, colored by the page's style sheet.
+"""
 
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from html import escape
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from rpml.pages.items import Items, fitting_side, thumbnail
 from rpml.runtime.intervals import Interval
@@ -123,3 +131,115 @@ class Gallery:
             known = wanted is not None and label is not None
             views.append(self.view(row, ("wrong", "right")[label == wanted] if known else ""))
         return views
+
+
+WIDTH, HEIGHT = 360, 220
+LEFT, RIGHT, TOP, BOTTOM = 66, 336, 12, 180  # pixels of the frame
+_TICKS = 5  # at most
+_BINS = 32
+
+Values = Sequence[float] | NDArray[np.floating] | NDArray[np.integer]
+Ticks = Sequence[tuple[float, str]]
+"""Pixels and texts."""
+
+
+class Chart(NamedTuple):
+    """A heading, the svg, already escaped, and (color, name) of each line if there are several."""
+
+    heading: str
+    svg: str
+    keys: Sequence[tuple[str, str]] = ()
+
+
+class Series(NamedTuple):
+    """A line: its name, color (a class of the style sheet) and values."""
+
+    name: str
+    tone: str
+    values: Values
+
+
+def number(value: float, digits: int = 6) -> str:
+    return f"{value:,.{digits}g}".replace("-", "−")
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Return round numbers within [low, high]."""
+    rough = (high - low) / _TICKS
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(s * power for s in (1, 2, 2.5, 5, 10) if s * power >= rough * (1 - 1e-9))
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [i * step for i in range(first, last + 1)]
+
+
+def _scale(low: float, high: float, start: float, stop: float) -> Callable[[float], float]:
+    return lambda value: start + (value - low) / (high - low) * (stop - start)
+
+
+def line_chart(title: str, series: Sequence[Series], x_label: str, log: bool = False) -> Chart:
+    """Draw lines over 0, 1, 2, ...; on a logarithmic axis only their positive values."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        lines = [np.log10(s.values) if log else np.asarray(s.values, float) for s in series]
+    finite = np.concatenate([line[np.isfinite(line)] for line in lines])
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
+    margin = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
+    low, high = low - margin, high + margin
+    y = _scale(low, high, BOTTOM, TOP)
+    last = max(1, *(len(line) - 1 for line in lines))
+    x = _scale(0, last, LEFT, RIGHT)
+    marks = []
+    for s, line in zip(series, lines, strict=True):
+        points = (f"{x(i):.1f},{y(v):.1f}" for i, v in enumerate(line) if math.isfinite(v))
+        marks.append(f'<polyline class="line {s.tone}" points="{" ".join(points)}"/>')
+    texts = [(y(t), number(10**t, 2) if log else number(t)) for t in ticks(low, high)]
+    changes = "; ".join(
+        f"{s.name} from {number(s.values[0], 3)} to {number(s.values[-1], 3)}" for s in series
+    )
+    x_ticks = [(x(t), number(t)) for t in ticks(0, last)]
+    svg = _svg(f"{title} over {x_label}: {changes}", marks, x_ticks, texts, x_label)
+    return Chart(title, svg, [(s.tone, s.name) for s in series] if len(series) > 1 else ())
+
+
+def histogram(title: str, values: Values, x_label: str, doubling: bool = False) -> Chart:
+    """Draw counts in bins of equal width, or of doubling width (for sizes)."""
+    data = np.asarray(values, np.float64)
+    low, high = float(data.min()), float(data.max())
+    if doubling:
+        edges = 2.0 ** np.arange(max(1, math.ceil(math.log2(high + 1))) + 1)
+    else:
+        margin = 0.05 * max(1.0, abs(high)) if high - low < 1e-9 * max(1.0, abs(high)) else 0.0
+        edges = np.linspace(low - margin, high + margin, _BINS + 1)
+    counts, _ = np.histogram(data, edges)
+    y, x = _scale(0, float(counts.max()), BOTTOM, TOP), _scale(0, len(counts), LEFT, RIGHT)
+    bars = [
+        f'<rect class="bar" x="{x(i) + 0.5:.1f}" y="{y(count):.1f}" '
+        f'width="{x(1) - x(0) - 1:.1f}" height="{BOTTOM - y(count):.1f}"/>'
+        for i, count in enumerate(counts.tolist())
+    ]
+    step = max(1, len(counts) // 4) if not doubling else max(1, math.ceil(len(counts) / 7))
+    x_ticks = [(x(i), number(edges[i], 3)) for i in range(0, len(edges), step)]
+    y_ticks = [(y(t), number(t)) for t in ticks(0, float(counts.max())) if t == int(t)]
+    fullest = int(counts.argmax())
+    text = (
+        f"{title}: {len(data):,} values from {number(low, 3)} to {number(high, 3)}, median "
+        f"{number(float(np.median(data)), 3)}, most of them between {number(edges[fullest], 3)} "
+        f"and {number(edges[fullest + 1], 3)}"
+    )
+    return Chart(title, _svg(text, bars, x_ticks, y_ticks, x_label))
+
+
+def _svg(text: str, marks: Sequence[str], x_ticks: Ticks, y_ticks: Ticks, x_label: str) -> str:
+    """Return the picture with its axes; `text` is its alternative."""
+    frame = [
+        f'<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        f'<text class="tick y" x="{LEFT - 6}" y="{y + 4:.1f}">{name}</text>'
+        for y, name in y_ticks
+    ]
+    frame.append(f'<line class="axis" x1="{LEFT}" x2="{RIGHT}" y1="{BOTTOM}" y2="{BOTTOM}"/>')
+    frame += [f'<text class="tick x" x="{x:.1f}" y="195">{name}</text>' for x, name in x_ticks]
+    frame.append(f'<text class="label" x="{(LEFT + RIGHT) / 2}" y="213">{escape(x_label)}</text>')
+    return (
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="{escape(text)}">{"".join([*frame, *marks])}</svg>'
+    )

@@ -32,7 +32,7 @@ export async function listClusters(more = false) {
   if (page.state.tab !== "clusters" && !more) return;
   try {
     if (!await clustersReady()) return;
-    const answer = await ask("/api/clusters", { sort: page.state.sort, least: page.state.least || "1", start: more ? listed.length : 0 }, "clusters");
+    const answer = await ask("/api/clusters", { sort: page.state.sort, start: more ? listed.length : 0 }, "clusters");
     listed = more ? [...listed, ...answer.clusters] : answer.clusters;
     total = answer.total;
     drawClusters();
@@ -63,8 +63,7 @@ function drawClusters() {
   const rows = listed.map((cluster) => views.clusterRow(cluster, String(cluster.cluster) === page.state.cluster, (name) => go({ cluster: String(name) })));
   const box = $("cluster-list");
   const focused = document.activeElement?.closest?.("tr")?.rowIndex;
-  if (!listed.length) box.replaceChildren(views.element("p", { className: "empty", textContent: "No cluster has that many items." }));
-  else box.replaceChildren(views.clusterTable(rows));
+  box.replaceChildren(views.clusterTable(rows));
   const picks = pickButtons();
   const stop = stopAt(picks[focused - 1] || box.querySelector("[aria-current] button") || picks[0]);
   if (focused > 0) stop?.focus({ preventScroll: true });

@@ -7,7 +7,7 @@ import { $, Problem, ask, calm, checked, complain, download, page, say, views } 
 import { nextTool, select, selectButton, startSelection } from "./selection.js";
 import { findRows, isFiltered, showMatches, startTable } from "./table.js";
 
-const DEFAULTS = { id: "", upload: "", k: "20", across: "", tab: "neighbors", cluster: "", sort: "size", least: "1", map: "rpml", beside: "", color: "", view: "", q: "", where: "", by: "", show: "list" };
+const DEFAULTS = { id: "", upload: "", k: "20", across: "", tab: "neighbors", cluster: "", sort: "size", map: "rpml", beside: "", color: "", view: "", q: "", where: "", by: "", show: "list" };
 const ALLOWED = { tab: ["neighbors", "table", "clusters", "labels"], show: ["list", "gallery"], sort: ["size", "impurity", "name"], k: ["10", "20", "50", "100"] };
 const narrow = matchMedia("(max-width: 61.99rem)");
 let focusResults = false; // after an item was chosen in a list or searched for
@@ -49,7 +49,7 @@ function update(before) {
   if (changed("id", "upload", "k", "across")) search();
   if (changed("show") && chosen() && page.results.rpml) showResults();
   if (changed("cluster")) showCluster();
-  if (changed("sort", "least")) listClusters();
+  if (changed("sort")) listClusters();
   if (changed("map", "beside")) showMaps();
   if (changed("q")) showQuery();
   if (changed("q", "where", "by") || (changed("tab") && page.state.tab === "table")) findRows();
@@ -87,7 +87,6 @@ async function search() {
     return;
   }
   showQuery();
-  const slow = setTimeout(() => $("panel-neighbors").setAttribute("aria-busy", "true"), 150);
   try {
     await Promise.all(Object.keys(page.about.spaces).map(async (space) => {
       page.results[space] = await ask("/api/neighbors", { ...query, space, ...wanted() }, `search-${space}`);
@@ -103,9 +102,6 @@ async function search() {
     $("lists").hidden = true;
     $("asked").replaceChildren(views.empty("Nothing found", [problem.message, "Check the id, or select an item on the map."], randomButton()));
     if (problem.status === undefined) complain(problem, search);
-  } finally {
-    clearTimeout(slow);
-    $("panel-neighbors").removeAttribute("aria-busy");
   }
   markMap();
 }
@@ -140,19 +136,8 @@ function tools() {
   const gallery = page.state.show === "gallery";
   const change = () => { go({ show: gallery ? "list" : "gallery" }); $("show").focus(); };
   const show = views.element("button", { type: "button", id: "show", textContent: gallery ? "Show as lists" : "Show as gallery", hidden: !page.about.has_pictures, onclick: change });
-  const copyLink = async () => {
-    try {
-      await navigator.clipboard.writeText(location.href);
-      copy.textContent = "Link copied";
-    } catch {
-      copy.textContent = "Copy it from the address bar";
-    }
-    say(copy.textContent);
-    setTimeout(() => { copy.textContent = "Copy link"; }, 1800);
-  };
-  const copy = views.element("button", { type: "button", textContent: "Copy link", onclick: copyLink });
   const select = selectButton("Select these", () => Object.values(page.results).filter(Boolean).flatMap((found) => found.items.map((item) => item.row)));
-  return views.element("div", { className: "tools" }, size, across, show, select, download("/api/neighbors.csv", { ...chosen(), ...wanted() }), copy);
+  return views.element("div", { className: "tools" }, size, across, show, select, download("/api/neighbors.csv", { ...chosen(), ...wanted() }));
 }
 
 function welcome() {
@@ -226,7 +211,7 @@ export async function relearned() {
 export function leaveField() { $(`tab-${page.state.tab}`).focus(); }
 
 function shortcuts(event) {
-  if (event.key === "Escape" && !event.defaultPrevented && event.target.matches("main input[type=text], main input[type=number], main select")) leaveField();
+  if (event.key === "Escape" && !event.defaultPrevented && event.target.matches("main input[type=text], main select")) leaveField();
   const typing = event.target.closest("input:not([type=radio]), select, textarea, dialog");
   if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
   const acts = {
@@ -270,7 +255,6 @@ function listen() {
     $(`tab-${name}`).addEventListener("keydown", tabKeys);
   }
   $("sort").addEventListener("change", () => go({ sort: $("sort").value }));
-  $("least").addEventListener("change", () => go({ least: String(Math.max(1, Math.round(Number($("least").value)) || 1)) }));
   $("beside").addEventListener("change", () => go({ beside: $("beside").value }, false));
   $("color").addEventListener("change", () => go({ color: $("color").value }, false));
   $("zoom-in").addEventListener("click", () => page.maps.forEach((map) => map.zoomIn(1.6)));
@@ -283,7 +267,6 @@ function listen() {
     const before = page.state;
     page.state = readAddress();
     $("sort").value = page.state.sort;
-    $("least").value = page.state.least;
     update(before);
   });
 }
@@ -299,7 +282,6 @@ function describe() {
   if (page.about.accepts_images) $("upload").accept = ".npy,image/*";
   else $("upload-button").textContent = "Upload a .npy query";
   $("sort").value = page.state.sort;
-  $("least").value = page.state.least;
 }
 
 async function start() {

@@ -10,9 +10,8 @@ from rpml.estimator import RPML
 from rpml.estimator.description import mean_losses, outcome_lines
 from rpml.estimator.fitted import describe_settings
 from rpml.evaluation.diagnostics import of_clusters, of_stability, of_triplets, of_whitening
-from rpml.pages.report.charts import Series, histogram, line_chart
 from rpml.pages.report.measurements import Measurements
-from rpml.pages.report.section import Cell, Content, Strip, Table
+from rpml.pages.report.section import Cell, Content, Series, Strip, Table, histogram, line_chart
 from rpml.runtime.environment import versions
 from rpml.runtime.rows import Labels, sorted_sample
 from rpml.runtime.wording import counted, one_line

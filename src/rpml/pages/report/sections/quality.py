@@ -11,9 +11,16 @@ from rpml.method.codes import BITS
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.solver.training import sizes_below
-from rpml.pages.report.charts import Series, line_chart
 from rpml.pages.report.measurements import Measurements, Space, Texts
-from rpml.pages.report.section import Cell, Content, Table, figure_cell, score_table
+from rpml.pages.report.section import (
+    Cell,
+    Content,
+    Series,
+    Table,
+    figure_cell,
+    line_chart,
+    score_table,
+)
 from rpml.pages.report.verdict import bounds, signed
 from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.rows import Array, sorted_sample, unit_rows
