@@ -210,7 +210,7 @@ class EngineOptions:
         """Connect to the user's cluster, or start one on this machine for the block."""
         from rpml.distributed import Cluster
 
-        for name in logging.root.manager.loggerDict:
+        for name in list(logging.root.manager.loggerDict):
             if name.partition(".")[0] in ("distributed", "asyncio", "tornado"):
                 # a lost scheduler is an error of the command, not a traceback
                 logging.getLogger(name).setLevel(logging.CRITICAL)
