@@ -21,7 +21,7 @@ from rpml.method.whitening.classes import (
     nearest_class,
     with_labeled,
 )
-from rpml.method.whitening.constants import JUDGED_ROWS, LABEL_SHRINKAGES
+from rpml.method.whitening.constants import JUDGED_ROWS, LABEL_CHUNK, LABEL_SHRINKAGES
 from rpml.method.whitening.evidence import neighbor_scatter
 from rpml.method.whitening.groups import within_scatter
 from rpml.method.whitening.linear_map import principal_axes
@@ -319,3 +319,10 @@ def test_many_labels_are_judged_by_a_part_of_them_that_has_pairs(per_class):
     assert len(rows) == len(set(rows)) == JUDGED_ROWS // 2 + 400
     sizes = np.bincount(labels[rows][labels[rows] >= 0])
     assert set(sizes[sizes > 0]) == {2} if per_class == 2 else (sizes >= 200).all()
+
+
+def test_a_large_class_does_not_displace_the_small_ones_that_judge():
+    labels = np.concatenate([np.full(3000, 0), np.repeat(np.arange(1, 401), 5)])
+    sizes = np.bincount(labels[_judged(labels, np.random.default_rng(0))])
+    assert sizes[0] == LABEL_CHUNK
+    assert set(sizes[1:]) == {0, 5}
