@@ -73,3 +73,11 @@ def test_unit_rows_survive_zeros_and_huge_values():
 def test_identity_only_scales(rows):
     np.testing.assert_allclose(identity(12, True).apply(rows), unit_rows(rows))
     np.testing.assert_array_equal(identity(12, False).apply(rows), rows)
+
+
+@pytest.mark.parametrize("row", [3, 1500])
+def test_a_row_whose_embedding_overflows_is_named(row):
+    X = np.ones((2000, 4), np.float32)
+    X[row] = 3e38
+    with pytest.raises(ValueError, match=rf"the embedding of row {row} \(counted from 0\)"):
+        identity(4, False).embed(X, np.ones((1, 4)), unit=False)
