@@ -112,7 +112,7 @@ def test_figures_of_any_image_set(cub: Path, network: Path, tmp_path: Path) -> N
     names = invoke(*line, "--labels", tmp_path / "features.labels.csv", "--force")["figures"]
     assert any("retrieval" in name for name in names)
     elsewhere = ["figures", tmp_path / "features.npy", "--images", cub]
-    assert "does not exist" in invoke(*elsewhere, "-o", tmp_path / "f", code=2)["error"]
+    assert "is named like an id" in invoke(*elsewhere, "-o", tmp_path / "f", code=2)["error"]
     for option in (["--width", "wide"], ["--format", "gif"], ["--width", "0cm"]):
         invoke(*line, "--force", *option, code=2)
     assert not (tmp_path / "f").exists()
