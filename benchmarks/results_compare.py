@@ -21,8 +21,8 @@ from common import RESULTS, machine
 from methods import ALL
 from results_sets import CELLS, DIMS, SEEDS, FeatureSet, commit, feature_sets, parser
 
+from rpml.evaluation.comparison import Comparison
 from rpml.evaluation.registry import PCA_FAMILY
-from rpml.evaluation.table import Comparison
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 from sklearn.preprocessing import FunctionTransformer
 
 import rpml
-from rpml.evaluation import table
+from rpml.evaluation import comparison
 from rpml.evaluation.comparison import COMPARED_METHODS, compare, make_split
 from rpml.evaluation.metrics import recall_at_k
 from rpml.evaluation.metrics.retrieval import KS
@@ -71,7 +71,7 @@ def test_training_labels_reach_only_the_references(data):
 def test_intervals_are_computed_once(data, monkeypatch):
     result = compare(*data, 5, methods=("raw", "pca"), seeds=(0,))
     count = []
-    monkeypatch.setattr(table, "interval", lambda *a: count.append(a) or interval(*a))
+    monkeypatch.setattr(comparison, "interval", lambda *a: count.append(a) or interval(*a))
     for _ in range(3):
         result.markdown()
     assert len(count) == 2 * (1 + len(KS))  # neighbors kept and each Recall@K, per method

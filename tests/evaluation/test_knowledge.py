@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import rpml
-from rpml.evaluation.comparison import fit_knowledge, nuisance_values, recall_across, subset
+from rpml.estimator.knowledge import fit_knowledge, known_subset, nuisance_values
+from rpml.evaluation.comparison import recall_across
 from tests.languages import recalls, translations
 
 NAMES = np.array(["de", "en", "fr", "tr"])
@@ -20,7 +21,7 @@ def test_the_nuisance_of_some_rows(data):
     X, _, v = data
     mixed = {"language": NAMES[v], "length": np.arange(len(X)) + 0.5}
     pandas = pytest.importorskip("pandas")
-    known = subset(fit_knowledge(X, pandas.DataFrame(mixed)), np.arange(0, len(X), 2))
+    known = known_subset(fit_knowledge(X, pandas.DataFrame(mixed)), np.arange(0, len(X), 2))
     assert list(known) == ["nuisance"]
     assert known["nuisance"].shape == (len(X) // 2, 2)
     assert len(np.unique(nuisance_values(known, len(X) // 2))) > 4

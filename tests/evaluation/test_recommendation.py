@@ -17,11 +17,10 @@ from rpml.evaluation.advice import (
     decide,
     recommend_from,
 )
-from rpml.evaluation.comparison import compare
+from rpml.evaluation.comparison import Comparison, compare
 from rpml.evaluation.metrics.label_free import neighbors_kept
 from rpml.evaluation.recommendation import CANDIDATES, rank_gains, recommend
 from rpml.evaluation.registry import METHODS, chosen_methods
-from rpml.evaluation.table import Comparison
 from rpml.method.calibration import CALIBRATION, expected_gain
 from rpml.runtime.intervals import Interval
 from rpml.runtime.rows import sorted_sample

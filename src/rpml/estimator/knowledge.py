@@ -50,11 +50,6 @@ def as_nuisance(nuisance: ArrayLike | None, n: int, whiten: object = "auto") -> 
     return Nuisance(tuple(columns), joint)
 
 
-def nuisance_table(nuisance: ArrayLike, n: int) -> NDArray[np.object_]:
-    """Return the columns of a nuisance of n rows as an array of shape (n, n_columns)."""
-    return np.array([values.tolist() for _, values in _columns(nuisance, n)], object).T
-
-
 def as_queries(queries: ArrayLike | None, X: Array, whiten: object = "auto") -> Array | None:
     """Return queries as rows of the width and precision of X."""
     if queries is None:
@@ -74,6 +69,34 @@ def as_queries(queries: ArrayLike | None, X: Array, whiten: object = "auto") -> 
         row = int(np.isfinite(rows).all(axis=1).argmin())
         raise ValueError(f"queries contain NaN or infinity in row {row} (counted from 0).")
     return rows
+
+
+def fit_knowledge(
+    X: Array, nuisance: ArrayLike | None = None, queries: ArrayLike | None = None
+) -> Json:
+    """Return those arguments of `RPML.fit` that are given, checked, the nuisance as an array.
+
+    For comparisons and recommendations, which fit some of the rows: see `known_subset`.
+    """
+    known: Json = {}
+    if nuisance is not None:
+        as_nuisance(nuisance, len(X))
+        columns = [values.tolist() for _, values in _columns(nuisance, len(X))]
+        known["nuisance"] = np.array(columns, object).T
+    if queries is not None:
+        known["queries"] = as_queries(queries, X)
+    return known
+
+
+def known_subset(known: Json, rows: NDArray[np.generic]) -> Json:
+    """Return what is known of some of the rows."""
+    return {k: value[rows] if k == "nuisance" else value for k, value in known.items()}
+
+
+def nuisance_values(known: Json, n: int) -> NDArray[np.intp] | None:
+    """Return the value of all columns of the nuisance of n rows, -1 where unknown."""
+    nuisance = as_nuisance(known.get("nuisance"), n)
+    return None if nuisance is None else nuisance.values
 
 
 def _check_whiten(name: str, whiten: object) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from rpml.estimator.description import separated_question
+from rpml.evaluation.comparison import Comparison
 from rpml.evaluation.registry import KNOWN, METHODS, REFERENCE
-from rpml.evaluation.table import Comparison
 from rpml.method.calibration import expected_gain
 from rpml.method.whitening.evidence import NuisanceEvidence
 from rpml.runtime.intervals import Interval

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rpml.evaluation.comparison import Split, make_split
+from rpml.evaluation.comparison import Row, Split, figure_text, make_split, mean_figure
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.evaluation.metrics.retrieval import checked_embedding
 from rpml.evaluation.registry import Method, chosen_methods
-from rpml.evaluation.table import Row, figure_text, mean_figure
 from rpml.method.calibration import AxisRanges
 from rpml.method.codes import BITS, learn_codebooks, make_codec
 from rpml.method.graph.heaps import nearest_rows

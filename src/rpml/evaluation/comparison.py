@@ -3,35 +3,60 @@
 A cell of a comparison is one method with a dimension and a seed, scored on held-out rows. Per query
 it has in `ranks` the number of rows of other classes before the first right one, from which every
 Recall@K and every bootstrap follow, and in `overlap` which share of the 10 nearest rows remains.
+The table has means over seeds, bootstrap intervals and differences to PCA.
 """
 
+from __future__ import annotations
+
+import csv
+import io
 import itertools
+import json
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rpml.estimator import RPML
-from rpml.estimator.knowledge import as_nuisance, as_queries, nuisance_table
+from rpml.estimator.knowledge import fit_knowledge, known_subset, nuisance_values
 from rpml.evaluation.metrics import bounded_scores, first_hit_rank, kmeans_labels
 from rpml.evaluation.metrics.label_free import NEAREST, hubness_interval, neighbor_overlap, spectrum
 from rpml.evaluation.metrics.retrieval import KS, checked_embedding
-from rpml.evaluation.registry import KNOWN, PCA_FAMILY, Method, chosen_methods
-from rpml.evaluation.table import Cell, Comparison
+from rpml.evaluation.registry import KNOWN, PCA_FAMILY, REFERENCE, Method, chosen_methods
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.context import Json
-from rpml.runtime.intervals import bounded
+from rpml.runtime.errors import require
+from rpml.runtime.intervals import Interval, bounded, interval, paired
 from rpml.runtime.rows import Array, slices, unit_rows
 from rpml.runtime.threads import times
-from rpml.runtime.wording import counted, one_line
+from rpml.runtime.wording import counted, one_line, text_table
+
+if TYPE_CHECKING:
+    import pandas
 
 logger = logging.getLogger(__name__)
 COMPARED_METHODS = ("raw", "random", *PCA_FAMILY, "rpml", "lda", "nca")
 DEFAULT_SEEDS = (0, 1, 2)
 DEFAULT_DIM = 128
+SCORES = (
+    *(f"recall@{k}" for k in KS),
+    *("nmi", "f", "precision", "recall", "recall@1 across"),
+)
+FIGURES = ("neighbors_kept", "effective_rank", "hubness", "seconds")
+_BOUNDS = tuple(
+    f"{name}_{end}" for name in ("nmi", "effective_rank", "hubness") for end in ("low", "high")
+)
+_PERCENT = (*SCORES, "neighbors_kept", "embedding_kept", "gain")
+_SHORT = {"recall@1": "R@1", "gain": "vs PCA", "recall@8": "R@8", "nmi": "NMI"}
+_SHORT_LABEL_FREE = {"effective_rank": "effective rank", "hubness": "hubness"}
+Cell = Json
+Row = Json
 
 
 def compare(
@@ -125,30 +150,6 @@ def checked_size(n_components: int | None, d: int) -> int:
     return int(n_components)
 
 
-def fit_knowledge(
-    X: Array, nuisance: ArrayLike | None = None, queries: ArrayLike | None = None
-) -> Json:
-    """Return those arguments of `RPML.fit` that are given, checked, the nuisance as an array."""
-    known: Json = {}
-    if nuisance is not None:
-        as_nuisance(nuisance, len(X))
-        known["nuisance"] = nuisance_table(nuisance, len(X))
-    if queries is not None:
-        known["queries"] = as_queries(queries, X)
-    return known
-
-
-def subset(known: Json, rows: NDArray[np.generic]) -> Json:
-    """Return what is known of some of the rows."""
-    return {k: value[rows] if k == "nuisance" else value for k, value in known.items()}
-
-
-def nuisance_values(known: Json, n: int) -> NDArray[np.intp] | None:
-    """Return the value of all columns of the nuisance of n rows, -1 where unknown."""
-    nuisance = as_nuisance(known.get("nuisance"), n)
-    return None if nuisance is None else nuisance.values
-
-
 class Split(NamedTuple):
     """Training rows and test rows, with labels or None."""
 
@@ -181,7 +182,7 @@ def make_split(
         raise ValueError("train must leave rows on both sides of the split.")
     given = known or {}
     values = nuisance_values(given, len(X))
-    more = subset(given, chosen), None if values is None else values[~chosen]
+    more = known_subset(given, chosen), None if values is None else values[~chosen]
     if labels is None:
         return Split(X[chosen], None, X[~chosen], None, *more)
     if len(np.unique(labels[~chosen])) == np.sum(~chosen):
@@ -254,3 +255,143 @@ def recall_across(Z: Array, y: Array, values: NDArray[np.intp]) -> float:
         hits += int((same[np.arange(len(same)), nearest] & asked).sum())
         count += int(asked.sum())
     return hits / count if count else float("nan")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The measured cells and their table."""
+
+    cells: list[Cell]
+    order: list[tuple[Method, int]]
+    """(method, dimension) of each row of the table."""
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """One dict per method and dimension: means over seeds, shares in [0, 1]."""
+        return [self._row(method, dim) for method, dim in self.order]
+
+    def hits(self, method: str, dim: int, k: int = 1) -> NDArray[np.float64] | None:
+        """Return the share of seeds in which each query is right; None without labels."""
+        ranks = [c["ranks"] for c in self._cells(method, dim) if "ranks" in c]
+        return np.mean([r < k for r in ranks], axis=0) if ranks else None
+
+    def difference(self, method: str, other: str, dim: int) -> Interval | None:
+        """Return the R@1 gain of one method over another on the same queries."""
+        one, two = self.hits(method, dim), self.hits(other, dim)
+        if one is None or two is None:
+            return None
+        return paired(one, two, np.random.default_rng(0))
+
+    def frame(self) -> pandas.DataFrame:
+        """Return the rows as a pandas DataFrame."""
+        return require("pandas", "compare", "Comparison.frame").DataFrame(self.rows)
+
+    def markdown(self) -> str:
+        """Return a Markdown table in percent; rows that use labels are in italics."""
+        return markdown_text(self.lines())
+
+    def lines(self) -> list[list[str]]:
+        """Return header and rows as text; titles of methods that use labels are in italics."""
+        columns = {c: c for c in (*SCORES, *FIGURES) if any(c in row for row in self.rows)}
+        columns |= {"gain": "R@1 gain over PCA"} if "recall@1" in columns else {}
+        header, *lines = self._lines(columns)
+        for row, line in zip(self.rows, lines, strict=True):
+            line[0] = f"*{line[0]}*" if row["uses_labels"] else line[0]
+        return [header, *lines]
+
+    def short_lines(self) -> list[list[str]]:
+        """Return the columns that fit into a terminal, intervals as half of their width."""
+        labeled = any("recall@1" in row for row in self.rows)
+        columns = {**(_SHORT if labeled else _SHORT_LABEL_FREE), "neighbors_kept": "kept"}
+        if any("recall@1 across" in row for row in self.rows):
+            columns["recall@1 across"] = "R@1 across"
+        return self._lines({**columns, "seconds": "seconds"}, short=True)
+
+    def _lines(self, columns: dict[str, str], short: bool = False) -> list[list[str]]:
+        return [["method", "dim", *columns.values()]] + [
+            [row["title"], str(row.get("dim", "–")), *(figure_text(row, c, short) for c in columns)]
+            for row in self.rows
+        ]
+
+    def write(self, path: str | Path) -> None:
+        """Write the rows as .csv, .json or .md, by the suffix."""
+        text = table_text(self.rows, self.lines(), Path(path).suffix)
+        Path(path).write_text(text, encoding="utf8")
+
+    def __str__(self) -> str:
+        return text_table(self.short_lines())
+
+    def _cells(self, method: str, dim: int) -> list[Cell]:
+        return [c for c in self.cells if c["method"] == method and c["asked"] == dim]
+
+    def _row(self, method: Method, dim: int) -> Row:
+        cells = self._cells(method.name, dim)
+        row: Row = {
+            "method": method.name,
+            "title": method.title,
+            "uses_labels": method.uses_labels,
+            "asked": dim,
+            "seeds": len(cells),
+        }
+        measured = [c for c in cells if "error" not in c]
+        row |= next(({"error": c["error"]} for c in cells if "error" in c), {})
+        if not measured:
+            return row
+        row["dim"] = measured[0]["dim"]
+        for name in (*SCORES, *FIGURES, *_BOUNDS):
+            if all(name in cell for cell in measured):
+                row[name] = float(np.mean([c[name] for c in measured]))
+        if all("overlap" in c for c in measured):
+            overlap = np.mean([c["overlap"] for c in measured], axis=0)
+            row |= mean_figure("neighbors_kept", overlap)
+        for k in KS:
+            if (hits := self.hits(method.name, dim, k)) is not None:
+                row |= mean_figure(f"recall@{k}", hits)
+        gain = None
+        if method.name != REFERENCE:
+            gain = self.difference(method.name, REFERENCE, dim)
+        return row if gain is None else row | bounded("gain", gain)
+
+
+def mean_figure(name: str, values: NDArray[np.generic]) -> dict[str, float]:
+    """Return the mean of a value per query with its 95% interval, under the names of a table."""
+    return bounded(name, interval(values, np.random.default_rng(0)))
+
+
+def table_text(rows: Sequence[Row], lines: Sequence[list[str]], ending: str) -> str:
+    """Format rows as the content of a .csv or .json file, or lines as that of an .md file."""
+    if ending == ".md":
+        return markdown_text(lines)
+    if ending == ".json":
+        return json.dumps(rows, indent=2) + "\n"
+    if ending != ".csv":
+        raise ValueError(f"{ending!r}: the name must end in .csv, .json or .md.")
+    out = io.StringIO()
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(out, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def markdown_text(lines: Sequence[list[str]]) -> str:
+    """Format header and rows as a Markdown table with figures to the right."""
+    header, *body = lines
+    marks = ["---", *["---:"] * (len(header) - 1)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in [header, marks, *body]) + "\n"
+
+
+def figure_text(row: Row, column: str, short: bool = False) -> str:
+    """Format a figure with its 95% interval, if it has one: both ends, or half of its width."""
+    if column not in row:
+        return "" if column == "gain" else "–"
+    scale, sign = (100 if column in _PERCENT else 1), ("+" if column == "gain" else "")
+    low, high = (scale * row.get(f"{column}_{end}", 0.0) for end in ("low", "high"))
+    shown = f"{scale * row[column]:{sign}z.1f}"
+    if low == high:
+        return shown
+    return (
+        f"{shown} ±{(high - low) / 2:.1f}"
+        if short
+        else (f"{shown} [{low:{sign}z.1f}, {high:{sign}z.1f}]")
+    )

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from rpml.evaluation.comparison import markdown_text
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.registry import PCA, Method, chosen_methods
-from rpml.evaluation.table import markdown_text
 from rpml.io.datasets.image_sets import (
     PUBLISHED,
     ImageSet,

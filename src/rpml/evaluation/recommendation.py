@@ -23,8 +23,9 @@ from sklearn.utils import check_random_state
 
 from rpml.estimator import RPML
 from rpml.estimator.description import separated_pairs
+from rpml.estimator.knowledge import fit_knowledge, known_subset, nuisance_values
 from rpml.evaluation.advice import Recommendation, decide, recommend_from, too_little
-from rpml.evaluation.comparison import checked_size, compare, fit_knowledge, nuisance_values, subset
+from rpml.evaluation.comparison import Comparison, checked_size, compare
 from rpml.evaluation.metrics.label_free import neighbors_kept
 from rpml.evaluation.metrics.retrieval import checked_codes, checked_embedding
 from rpml.evaluation.registry import (
@@ -36,7 +37,6 @@ from rpml.evaluation.registry import (
     chosen_methods,
 )
 from rpml.evaluation.sizes import SizeRecommendation, recommend_size
-from rpml.evaluation.table import Comparison
 from rpml.method.graph.heaps import nearest_others
 from rpml.method.whitening.constants import JUDGED_NEIGHBORS, LEADING_AXES, MIN_AXES, MIN_ROWS
 from rpml.method.whitening.evidence import NO_GAIN, ScatterChoice
@@ -140,7 +140,7 @@ def recommend(
     if found.choice in ("raw", REFERENCE):
         return found
     sample = _sample(X)
-    rows, known = X[sample], subset(known, sample)
+    rows, known = X[sample], known_subset(known, sample)
     model = fits.get(found.choice)
     if model is None:
         method, size = METHODS[found.choice], found.n_components
@@ -186,7 +186,7 @@ def _recommend(
     size, sample = checked_size(n_components, X.shape[1]), _sample(X)
     names = tuple(dict.fromkeys(("raw", *(method.name for method in chosen_methods(methods)))))
     labels = None if known["y"] is None else checked_codes(known["y"], len(X))[sample]
-    known = subset({name: given for name, given in known.items() if name != "y"}, sample)
+    known = known_subset({name: given for name, given in known.items() if name != "y"}, sample)
     rows = to_common_scale(X[sample], as_they_are=True)[0]
     spectrum = principal_axes(rows, unit_input=True, center=True)
     W = projected(rows, np.arange(len(rows)), spectrum, True, len(spectrum.variances))

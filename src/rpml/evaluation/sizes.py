@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rpml.estimator import RPML
+from rpml.estimator.knowledge import known_subset
 from rpml.evaluation.codes import (
     BYTES,
     LEARNED_SIZE,
@@ -22,10 +23,9 @@ from rpml.evaluation.codes import (
     configurations,
     has_learned_axes,
 )
-from rpml.evaluation.comparison import subset
+from rpml.evaluation.comparison import Row, figure_text, mean_figure
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.evaluation.metrics.retrieval import checked_codes, checked_embedding
-from rpml.evaluation.table import Row, figure_text, mean_figure
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.runtime.context import Json
@@ -157,7 +157,7 @@ class _Trial:
         rng, self.seed = np.random.default_rng(seed), seed
         sample = sorted_sample(len(rows), MAX_ROWS, rng)
         self.X = np.asarray(rows[sample], np.float32)
-        self.known = subset(known, sample)
+        self.known = known_subset(known, sample)
         self.labels = None if y is None else checked_codes(y, len(rows))[sample]
         self.judged = "embedding_kept" if y is None else "recall@1"
         self.own: Rows | None = None

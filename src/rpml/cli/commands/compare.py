@@ -59,9 +59,10 @@ def run(
     console: Console,
 ) -> None:
     """Compare RPML with PCA, whitening and others; recommend one."""
+    from rpml.estimator.knowledge import fit_knowledge
     from rpml.evaluation.advice import recommend_from
     from rpml.evaluation.codes import CODED_METHODS, code_lines, compare_bytes
-    from rpml.evaluation.comparison import compare, fit_knowledge
+    from rpml.evaluation.comparison import compare
     from rpml.evaluation.recommendation import CANDIDATES, fitted_rank_gain, recommend_fitted
 
     if output is not None:

@@ -121,7 +121,7 @@ def check_text_table(output: str, force: bool, inputs: Iterable[str | None]) -> 
 
 
 def write_text_table(output: str, force: bool, rows: list[Json], lines: list[list[str]]) -> None:
-    from rpml.evaluation.table import table_text
+    from rpml.evaluation.comparison import table_text
     from rpml.runtime.files import atomic_output
 
     with atomic_output(output, force) as temporary:
