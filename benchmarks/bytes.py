@@ -98,7 +98,7 @@ def by_l2(project: Map, decoded: Vectors) -> tuple[Map, Vectors]:
 
 def principal(X: Vectors, most: int) -> Map:
     """Unit rows, centered, in their leading principal axes."""
-    spectrum = principal_axes(X, unit_input=False, center=True)
+    spectrum = principal_axes(X, unit_input=False)
     axes, mean = spectrum.axes[:, :most].astype(np.float32), spectrum.mean.astype(np.float32)
     return lambda rows: np.ascontiguousarray((rows - mean) @ axes, np.float32)
 
@@ -168,7 +168,7 @@ PEERS: dict[str, Callable[[Vectors, int], tuple[Map, Vectors]]] = {
 
 def tempered(fitted: Vectors, n_components: int, power: float) -> Map:
     """Centered unit rows in their principal axes, divided by a power of the deviations."""
-    spectrum = principal_axes(fitted, unit_input=False, center=True)
+    spectrum = principal_axes(fitted, unit_input=False)
     axes = spectrum.axes * np.maximum(spectrum.variances, 1e-9) ** (-power / 2)
     axes = axes[:, :n_components]
     return lambda X: unit_rows(((X - spectrum.mean) @ axes).astype(np.float32))
@@ -269,7 +269,7 @@ def measure(
     if wanted("raw", 4 * X.shape[1]):
         yield {**base, "bytes": 4 * X.shape[1], "system": "raw", **rows.score(lambda X: X, X)}
     fitted = unit_rows(fitted)
-    most = len(principal_axes(fitted, unit_input=False, center=True).variances)
+    most = len(principal_axes(fitted, unit_input=False).variances)
     found = list(own_codes(rows, fitted, asked, most, wanted))
     found += other_maps(rows, fitted, most, wanted)
     if base["use"] != "new":

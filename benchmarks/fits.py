@@ -71,7 +71,7 @@ def measure(X: np.ndarray, size: int, repeats: int) -> dict[str, float]:
 
     subjects: dict[str, Callable[[], Any]] = {
         "fit": fit,
-        "principal axes": single_blas_thread()(lambda: principal_axes(X, True, center=True)),
+        "principal axes": single_blas_thread()(lambda: principal_axes(X, True)),
         "recommend": lambda: rpml.recommend(X, size),
         "stochastic": lambda: rpml.RPML(size, solver="stochastic", random_state=0).fit(X),
     }

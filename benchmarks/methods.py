@@ -85,7 +85,7 @@ class AllButTheTop(LinearBaseline):
         self.n_removed = n_removed
 
     def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
-        spectrum = principal_axes(X, unit_input=True, center=True)
+        spectrum = principal_axes(X, unit_input=True)
         removed = round(X.shape[1] / 100) if self.n_removed is None else self.n_removed
         room = len(spectrum.variances) - removed
         limit = "the rank of the centered rows without the removed axes"

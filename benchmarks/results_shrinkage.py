@@ -34,7 +34,7 @@ def score(data: FeatureSet, preprocessing: Preprocessing, dim: int) -> dict[str,
 
 def measure(data: FeatureSet, dim: int) -> dict:
     X = data.X[data.train]
-    spectrum = principal_axes(X, unit_input=True, center=True)
+    spectrum = principal_axes(X, unit_input=True)
     rows = coordinates(X, np.arange(len(X)), spectrum, True, dim)
     scatter, choice = neighbor_scatter(rows, np.random.default_rng(0))
     shrinkages = {

@@ -82,7 +82,7 @@ def measure(data: FeatureSet, split: int) -> list[dict[str, Any]]:
     """One row per number of dimensions."""
     train = class_split(data, split)
     X = data.X[train]
-    spectrum = principal_axes(X, unit_input=True, center=True)
+    spectrum = principal_axes(X, unit_input=True)
     rows = []
     for dim in (d for d in DIMS if d < X.shape[1] and d <= len(spectrum.variances)):
         seen = coordinates(X, np.arange(len(X)), spectrum, True, dim)

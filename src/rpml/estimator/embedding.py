@@ -278,11 +278,12 @@ class Embedding(FitSettings):
         check_is_fitted(self)
         X = check_rows(self, X, reset=False)
         exemplars, vectors = self._clustered()
-        Y, middles = (
-            self.preprocessing_.embed(rows, self.components_, unit=True)
-            for rows in (X, vectors.astype(float_dtype(X)))
-        )
-        return np.asarray(exemplars.labels[nearest_rows(Y, middles)[1][:, 0]])
+        middles = self._unit_embedding(vectors.astype(float_dtype(X)))
+        nearest = nearest_rows(self._unit_embedding(X), middles)[1][:, 0]
+        return np.asarray(exemplars.labels[nearest])
+
+    def _unit_embedding(self, X: Array) -> Array:
+        return self.preprocessing_.embed(X, self.components_, unit=True)
 
     def cluster_rows(self, X: Array) -> tuple[Labels, Exemplars]:
         """Cluster rows as a fit would: by the model's clustering, in its preprocessed space."""
@@ -329,10 +330,6 @@ class Embedding(FitSettings):
                     f"X has {counted(len(X), 'row')}, the model learned from "
                     f"{self.n_samples_}: pass these."
                 )
-
-        def embed(rows: Array) -> Array:
-            return self.preprocessing_.embed(rows, self.components_, unit=True)
-
         fitted = vars(self)
         if X is None:
             exemplars, vectors = self._clustered("pass the training rows (rpml suggest --features)")
@@ -347,8 +344,8 @@ class Embedding(FitSettings):
         known = Candidates(
             count=self.n_samples_,
             exemplars=exemplars,
-            middles=embed(vectors),
-            rows=None if X is None else embed(X),
+            middles=self._unit_embedding(vectors),
+            rows=None if X is None else self._unit_embedding(X),
             labels=fitted.get("labels_", np.full(self.n_samples_, -1)),
             labeled=fitted.get("labeled_mask_", np.zeros(self.n_samples_, bool)),
             triplets=fitted.get("triplets_", nothing[0]),

@@ -101,7 +101,7 @@ def compare_bytes(
     near = nearest_rows(raw, raw, k, own=np.arange(len(raw)))[1]
     described = {"bytes": 4 * raw.shape[1], "method": "raw", "title": "raw features"}
     out: list[Row] = [{**described, "code": "float32", **_figures(raw, raw, near, labels)}]
-    most = len(principal_axes(split.X_train, unit_input=True, center=True).variances)
+    most = len(principal_axes(split.X_train, unit_input=True).variances)
     if not any(configurations(size, most, outputs) for size in sizes):
         raise ValueError(f"No code of {list(sizes)} bytes has at most {most} dimensions.")
     for method in chosen_methods(methods):

@@ -188,7 +188,7 @@ def _recommend(
     labels = None if known["y"] is None else checked_codes(known["y"], len(X))[sample]
     known = known_subset({name: given for name, given in known.items() if name != "y"}, sample)
     rows = to_common_scale(X[sample], as_they_are=True)[0]
-    spectrum = principal_axes(rows, unit_input=True, center=True)
+    spectrum = principal_axes(rows, unit_input=True)
     W = projected(rows, np.arange(len(rows)), spectrum, True, len(spectrum.variances))
     W *= np.sqrt(spectrum.variances).astype(W.dtype)
     if len(rows) < MIN_ROWS or W.shape[1] < MIN_AXES or size > W.shape[1]:

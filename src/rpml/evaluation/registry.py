@@ -142,7 +142,7 @@ def checked_size(n_components: int, most: int, method: str, limit: str) -> int:
 
 def checked_axes(X: Array, n_components: int, method: str) -> tuple[Spectrum, int]:
     """Return the principal axes of the unit rows, and n_components if there are as many."""
-    spectrum = principal_axes(X, unit_input=True, center=True)
+    spectrum = principal_axes(X, unit_input=True)
     limit = f"the rank of the centered rows, n_features = {X.shape[1]}"
     return spectrum, checked_size(n_components, len(spectrum.variances), method, limit)
 
@@ -187,7 +187,7 @@ class PCA(LinearBaseline):
 
     def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
         if self.n_components is None:
-            spectrum, size = principal_axes(X, unit_input=True, center=True), DESCRIPTOR_AXES
+            spectrum, size = principal_axes(X, unit_input=True), DESCRIPTOR_AXES
         else:
             spectrum, size = checked_axes(X, self.n_components, "PCA")
         return whitening(spectrum, self.exponent, size, unit_input=True, unit_output=True)

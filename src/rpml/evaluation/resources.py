@@ -96,7 +96,7 @@ def _run_pilots(
         stages = _pilot(rows, settings)
         if size >= most or sum(stages.values()) > _PILOT_SECONDS:
             start = time.perf_counter()
-            principal_axes(rows, unit_input=True, center=True)
+            principal_axes(rows, unit_input=True)
             return len(rows), stages, time.perf_counter() - start
         size = min(2 * size, n)
 

@@ -168,7 +168,7 @@ class _Trial:
             self.judged = "neighbors_kept"
             asked = sorted_sample(len(queries), MAX_QUERIES, rng)
             self.queries = np.asarray(queries[asked], np.float32)
-        self.most = len(principal_axes(self.X, unit_input=True, center=True).variances)
+        self.most = len(principal_axes(self.X, unit_input=True).variances)
         raw = unit_rows(self.X)
         self.near = nearest_rows(unit_rows(self.queries), raw, NEAREST, own=self.own)[1]
         self.raw = self._row(self.near, {"bytes": 4 * rows.shape[1], "code": "float32"})

@@ -62,7 +62,7 @@ def _starts(length: int, side: int, count: int) -> tuple[int, ...]:
 
 def learn_whitening(X: Array, dimension: int | None = None) -> Preprocessing:
     """Fit x -> l2((l2(x) - mean) @ matrix) on the leading axes; None keeps all that vary."""
-    spectrum = principal_axes(X, unit_input=True, center=True)
+    spectrum = principal_axes(X, unit_input=True)
     available = len(spectrum.variances)
     dimension = available if dimension is None else dimension
     if not 1 <= dimension <= available:

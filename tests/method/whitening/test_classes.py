@@ -50,7 +50,7 @@ def problem():
 
 
 def scatter_of(X, known, n_components=8):
-    spectrum = principal_axes(X, unit_input=True, center=True)
+    spectrum = principal_axes(X, unit_input=True)
     data = coordinates(X, np.arange(len(X)), spectrum, True, n_components)
     prior = neighbor_scatter(data, np.random.default_rng(0))
     return data, prior, label_scatter(data, known, prior, np.random.default_rng(0))

@@ -66,7 +66,7 @@ def test_samples_take_whole_groups():
 
 def test_the_scatter_is_the_covariance_within_groups(problem):
     X, groups, _ = problem
-    spectrum = principal_axes(X, unit_input=False, center=True)
+    spectrum = principal_axes(X, unit_input=False)
     data = coordinates(X, np.arange(len(X)), spectrum, False, 8)
     scatter = within_scatter(data, groups)
     Y = (X - spectrum.mean) @ spectrum.axes[:, : data.W.shape[1]]
@@ -86,7 +86,7 @@ def test_strangers_are_found():
     moved = rng.choice(400, 20, replace=False)
     wrong = groups.copy()
     wrong[moved] = (groups[moved] + 7) % 100
-    spectrum = principal_axes(X, unit_input=False, center=True)
+    spectrum = principal_axes(X, unit_input=False)
     data = coordinates(X, np.arange(400), spectrum, False, 8)
     kept = drop_strangers(data, wrong, rng)
     assert (kept[moved] < 0).all()

@@ -20,7 +20,7 @@ def rows():
 @pytest.mark.parametrize("n", [200, 8])
 def test_axes_and_variances_are_pcas(rows, n):
     X = rows[:n]
-    spectrum = principal_axes(X, unit_input=False, center=True)
+    spectrum = principal_axes(X, unit_input=False)
     pca = PCA(min(n - 1, 12)).fit(X)
     np.testing.assert_allclose(spectrum.variances * n / (n - 1), pca.explained_variance_)
     np.testing.assert_allclose(spectrum.mean, pca.mean_)
@@ -29,32 +29,32 @@ def test_axes_and_variances_are_pcas(rows, n):
 
 
 def test_full_whitening_gives_unit_covariance(rows):
-    spectrum = principal_axes(rows, unit_input=False, center=True)
+    spectrum = principal_axes(rows, unit_input=False)
     Z = whitening(spectrum, 1.0, 12, False, False).apply(rows)
     covariance = Z.T @ Z / len(Z)
     np.testing.assert_allclose(covariance, covariance[0, 0] * np.eye(12), atol=1e-9)
 
 
 def test_half_whitening_takes_the_square_root_of_the_deviations(rows):
-    spectrum = principal_axes(rows, unit_input=False, center=True)
+    spectrum = principal_axes(rows, unit_input=False)
     Z = whitening(spectrum, 0.5, 12, False, False).apply(rows)
     expected = np.sqrt(spectrum.variances[0]) * np.sqrt(np.sqrt(spectrum.variances))
     np.testing.assert_allclose(Z.std(axis=0) ** 2, expected**2 / np.sqrt(spectrum.variances[0]))
 
 
 def test_blocks_do_not_change_the_result(rows, monkeypatch):
-    whole = principal_axes(rows, unit_input=True, center=True)
+    whole = principal_axes(rows, unit_input=True)
     Z = whitening(whole, 0.5, 6, True, True).apply(rows)
     monkeypatch.setattr(shared, "BLOCK_BYTES", 7 * 12 * 8)
     assert len(list(row_blocks(rows))) == 29
-    blocked = principal_axes(rows, unit_input=True, center=True)
+    blocked = principal_axes(rows, unit_input=True)
     np.testing.assert_allclose(blocked.axes, whole.axes, atol=1e-10)
     np.testing.assert_allclose(whitening(blocked, 0.5, 6, True, True).apply(rows), Z, atol=1e-10)
 
 
 def test_float16_is_computed_in_float32(rows):
     half = rows.astype(np.float16)
-    spectrum = principal_axes(half, unit_input=True, center=True)
+    spectrum = principal_axes(half, unit_input=True)
     Z = whitening(spectrum, 0.0, 4, True, True).apply(half)
     assert Z.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(Z, axis=1), 1.0, atol=1e-6)
@@ -62,7 +62,7 @@ def test_float16_is_computed_in_float32(rows):
 
 def test_directions_without_variance_are_left_out(rows):
     X = np.hstack([rows, rows[:, :3] * 2, np.ones((200, 2))])
-    assert len(principal_axes(X, unit_input=False, center=True).variances) == 12
+    assert len(principal_axes(X, unit_input=False).variances) == 12
 
 
 def test_unit_rows_survive_zeros_and_huge_values():

@@ -29,7 +29,7 @@ def nuisance_rows(seed=0, classes=60, per_class=10, d=40):
 
 
 def sampled(X, n_components=12):
-    spectrum = principal_axes(X, unit_input=False, center=True)
+    spectrum = principal_axes(X, unit_input=False)
     return coordinates(X, np.arange(len(X)), spectrum, False, n_components), spectrum
 
 

@@ -44,7 +44,7 @@ def problem():
 
 
 def sampled(X):
-    spectrum = principal_axes(X, unit_input=False, center=True)
+    spectrum = principal_axes(X, unit_input=False)
     return coordinates(X, np.arange(len(X)), spectrum, False, 8)
 
 

@@ -34,9 +34,6 @@ def clustering_scores(
     y: ArrayLike,
     random_state: RandomState = 0,
     metric: str = "cosine",
-    n_init: int | None = None,
-    *,
-    progress: Callable[[float], object] | None = None,
 ) -> dict[str, float]:
     """Cluster the embedding by k-means into as many clusters as classes and compare the two.
 
@@ -51,18 +48,13 @@ def clustering_scores(
     metric : {"cosine", "euclidean"}, default="cosine"
         ``"cosine"`` divides the rows by their norm before k-means, ``"euclidean"`` uses them
         unchanged.
-    n_init : int, default=None
-        Restarts of k-means, of which the one with the least inertia is scored. None means 5, or 1
-        if a single run is already large.
-    progress : callable, default=None
-        Called with the finished share of the restarts, in [0, 1].
 
     Returns
     -------
     dict
         ``nmi`` (arithmetic mean), and pairwise ``f``, ``precision``, ``recall``; all in [0, 1].
     """
-    clusters = kmeans_labels(Z, y, random_state, metric, n_init=n_init, progress=progress)
+    clusters = kmeans_labels(Z, y, random_state, metric)
     nmi = float(normalized_mutual_info_score(*_codes(clusters, y)))
     return {"nmi": nmi, **pair_scores(clusters, y)}
 

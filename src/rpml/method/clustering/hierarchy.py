@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
+from scipy.special import rel_entr
 
 from rpml.runtime.compiled import compiled
 from rpml.runtime.rows import Labels
@@ -102,7 +103,8 @@ def persistent_cut(tree: MergeTree, shrunk: sparse.csr_matrix) -> int:
     lifetime = tree.counts * _lifetimes(tree)
     lifetime = _after_merges(lifetime[:n], lifetime[n:] - lifetime[a] - lifetime[b])
     persistence = np.maximum(lifetime / tree.counts[-1], 0.0)
-    score = _divergence(stay, chance) * persistence**1.5
+    p, q = np.clip(stay, 1e-9, 1 - 1e-9), np.clip(chance, 1e-9, 1 - 1e-9)
+    score = (rel_entr(p, q) + rel_entr(1 - p, 1 - q)) * persistence**1.5
     return n - int(score[: n - 1].argmax())
 
 
@@ -119,12 +121,6 @@ def _lifetimes(tree: MergeTree) -> NDArray[np.float64]:
     lifetime = np.zeros(2 * n - 1)
     lifetime[n:-1] = death[n:-1] - distances[:-1]
     return np.minimum(lifetime, UNCONNECTED)
-
-
-def _divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the Kullback-Leibler divergence of two Bernoulli distributions, in nats."""
-    p, q = np.clip(p, 1e-9, 1 - 1e-9), np.clip(q, 1e-9, 1 - 1e-9)
-    return np.asarray(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q)))
 
 
 def refine(graph: sparse.csr_matrix, labels: Labels, least: int) -> Labels:

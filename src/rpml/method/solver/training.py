@@ -52,7 +52,7 @@ Start = tuple[Array, Array | None]
 
 def principal_subspace(Z: Array, l: int) -> Array:
     """Return the leading principal axes of Z."""
-    axes = principal_axes(Z, unit_input=False, center=True).axes[:, :l]
+    axes = principal_axes(Z, unit_input=False).axes[:, :l]
     if axes.shape[1] == l:
         return axes
     completed = np.linalg.qr(np.hstack([axes, np.eye(len(axes))]))[0]  # rows vary in few directions

@@ -88,7 +88,7 @@ def choose_whitening(
         return Whitening(identity(X.shape[1], unit), None)
     if spectrum is None:
         step = context.steps("whiten", 2 * count_blocks(X) + 1)  # mean, moments, the rest
-        spectrum = principal_axes(X, unit, center=True, step=step)
+        spectrum = principal_axes(X, unit, step=step)
     size = size_within(spectrum, X.shape, settings)
     if not isinstance(settings.whiten, str):
         n_axes = max(min(max(256, 2 * size), len(spectrum.variances)), size)

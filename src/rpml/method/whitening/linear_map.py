@@ -133,18 +133,16 @@ class Spectrum:
 
 
 def principal_axes(
-    X: Array, unit_input: bool, center: bool, step: Callable[[], object] = lambda: None
+    X: Array, unit_input: bool, step: Callable[[], object] = lambda: None
 ) -> Spectrum:
-    """Eigen-decomposition of the covariance (or, uncentered, of the second moments) of the rows.
+    """Eigen-decomposition of the covariance of the rows.
 
     Accumulated in float64 block by block; with fewer rows than features the small Gram matrix is
     decomposed instead. Directions whose variance is lost in rounding are left out. `step` is called
     after every block of a pass over the rows.
     """
     n, d = X.shape
-    mean = np.zeros(d)
-    if center:
-        mean = row_sum(X, unit_input, step) / n
+    mean = row_sum(X, unit_input, step) / n
     if n >= d:
         spectrum = spectrum_of(
             mean, second_moments(X, mean, unit_input, step=step) / n, float_dtype(X)
