@@ -35,10 +35,10 @@ from rpml.method.whitening.constants import (
     SUPPORT,
     TURN,
 )
-from rpml.method.whitening.evidence import RankGains, ScatterChoice, judged_rows, turn_needed
+from rpml.method.whitening.evidence import RankGains, ScatterChoice, turn_needed
 from rpml.method.whitening.groups import within_scatter
 from rpml.method.whitening.linear_map import Spectrum, principal_axes, whitening
-from rpml.method.whitening.neighborhoods import Coordinates, coordinates, whiten_by
+from rpml.method.whitening.neighborhoods import coordinates, whiten_by
 from rpml.runtime.threads import single_blas_thread
 
 Matrix = NDArray[np.floating]
@@ -73,10 +73,6 @@ def candidates(
     return {name: whole.matrix[:, :dim] for name, whole in maps.items()}
 
 
-def drawn(data: Coordinates, rng: np.random.Generator) -> RankGains:
-    return RankGains(data.subset(judged_rows(len(data.W), rng)), rng)
-
-
 @single_blas_thread()
 def measure(data: FeatureSet, split: int) -> list[dict[str, Any]]:
     """One row per number of dimensions."""
@@ -86,7 +82,7 @@ def measure(data: FeatureSet, split: int) -> list[dict[str, Any]]:
     rows = []
     for dim in (d for d in DIMS if d < X.shape[1] and d <= len(spectrum.variances)):
         seen = coordinates(X, np.arange(len(X)), spectrum, True, dim)
-        gains = [drawn(seen, np.random.default_rng(split))]
+        gains = [RankGains(seen, np.random.default_rng(split))]
         scatter, _ = evidence.neighbor_scatter(seen, np.random.default_rng(split))
         maps = candidates(spectrum, scatter, within_scatter(seen, data.y[train]), dim)
         found = {"set": data.name, "split": split, "dim": dim, "gains": [*map(means, gains)]}

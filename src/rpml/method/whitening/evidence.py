@@ -169,7 +169,7 @@ def neighbor_scatter(
     n, q = data.W.shape
     if (reason := _too_little(data)) != "":
         return np.eye(q), ScatterChoice("none", np.inf, {}, reason, trains=False, gain=NO_GAIN)
-    gains = RankGains(data.subset(judged_rows(n, rng)), rng)
+    gains = RankGains(data, rng)
     choice, correlation = choose(gains, data.n_components), gains.correlation
     if choice.whitens or is_prior:
         rows = rng.permutation(n)[: const.FINAL_ROWS if choice.whitens else const.PRIOR_ROWS]
@@ -184,11 +184,6 @@ def _too_little(data: Coordinates) -> str:
     if q < const.MIN_AXES:
         return f"only {counted(q, 'axis', 'axes')}, too few to be halved"
     return f"only {counted(n, 'row')}, too few to tell" if n < const.MIN_ROWS else ""
-
-
-def judged_rows(n: int, rng: np.random.Generator) -> Index:
-    """Which of n rows are looked at: the first half makes the scatter, the second tests it."""
-    return rng.permutation(n)[: const.JUDGED_ROWS]
 
 
 def choose(gains: RankGains, n_components: int) -> ScatterChoice:
@@ -235,7 +230,7 @@ def n_directions(deviations: Array) -> float:
 
 
 class RankGains:
-    """What the second half of the rows says about a scatter that the first half made.
+    """What one half of (a sample of) the rows says about a scatter that the other half made.
 
     Per query, the decrease of log(1 + rank) of its nearest rows by the other half of the axes,
     compared with PCA. Each gain is computed when it is first asked for.
@@ -243,8 +238,8 @@ class RankGains:
 
     def __init__(self, data: Coordinates, rng: np.random.Generator) -> None:
         self.directions = n_directions(data.deviations)
-        parts = np.array_split(np.arange(len(data.W)), 2)
-        made, self._tested = (data.subset(part) for part in parts)
+        rows = rng.permutation(len(data.W))[: const.JUDGED_ROWS]
+        made, self._tested = (data.subset(part) for part in np.array_split(rows, 2))
         self.correlation = cross_fitted_correlation(made, const.JUDGED_REPEATS, rng)
         self._scatter = scatter_of(self.correlation, data.deviations)
         self._trace = float(np.trace(self._scatter))
