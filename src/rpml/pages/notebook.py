@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import html
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self
 
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
@@ -24,15 +24,6 @@ if TYPE_CHECKING:
 
 HEIGHT = 800  # pixels of a page in a notebook
 SECONDS_TO_STOP = 10
-
-
-class Shown(TypedDict, total=False):
-    """What is known of the rows, as in `report`."""
-
-    ids: Iterable[object] | None
-    images: str | Path | None
-    texts: Iterable[object] | None
-    nuisance: ArrayLike | Mapping[str, Iterable[object]] | None
 
 
 @dataclass(frozen=True)
@@ -87,7 +78,7 @@ def report(
     y: Iterable[object] | None = None,
     *,
     queries: ArrayLike | None = None,
-    **shown: Unpack[Shown],
+    **shown: Any,
 ) -> Report:
     """Build the page of `rpml report`, which shows whether the embedding helped.
 
@@ -131,7 +122,11 @@ def report(
 
 
 def _checked(
-    model: RPML, X: ArrayLike, y: Iterable[object] | None, queries: ArrayLike | None, shown: Shown
+    model: RPML,
+    X: ArrayLike,
+    y: Iterable[object] | None,
+    queries: ArrayLike | None,
+    shown: dict[str, Any],
 ) -> tuple[Array, Items]:
     check_is_fitted(model)
     rows = check_rows(model, X, reset=False)
@@ -147,7 +142,7 @@ def explore(
     y: Iterable[object] | None = None,
     *,
     queries: ArrayLike | None = None,
-    **shown: Unpack[Shown],
+    **shown: Any,
 ) -> Explorer:
     """Start the page of `rpml explore` on a free port of 127.0.0.1 in the background.
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
-from rpml.cli.options.images import DescriptorOptions, TrainingOptions, require_torch
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import text_table
 
@@ -47,8 +46,8 @@ def run(
     figures: bool = opt.flag("Draw retrieval examples and the quad-grid.", default=True),
     seed: int = opt.SEED,
     force: bool = opt.FORCE,
-    descriptor: DescriptorOptions,
-    training: TrainingOptions,
+    descriptor: opt.DescriptorOptions,
+    training: opt.TrainingOptions,
     console: Console,
 ) -> None:
     """Run the paper's protocol on one of its datasets.
@@ -75,7 +74,7 @@ def run(
     if deep is not None:
         if images is None or backbone is None:
             raise InputError("--deep trains on images: give --root and --backbone")
-        require_torch()
+        opt.require_torch()
         from rpml.deep.backbones import open_network
         from rpml.deep.finetune import DeepProtocol
         from rpml.deep.methods import METHODS, check_methods

@@ -13,7 +13,6 @@ import typer
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, say
-from rpml.cli.options.images import DescriptorOptions
 from rpml.cli.options.reading import ItemOptions, LabeledReadingOptions, short_names
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
@@ -62,7 +61,7 @@ def run(
     ),
     scale: bool = opt.flag("Add the share of random pairs that are less similar.", "--scale"),
     seed: int = opt.SEED,
-    descriptor: DescriptorOptions,
+    descriptor: opt.DescriptorOptions,
     reading: LabeledReadingOptions,
     console: Console,
 ) -> None:
@@ -118,7 +117,7 @@ def run(
 
 
 def describer(
-    model: RPML, path: str, descriptor: DescriptorOptions, whitening: str | None
+    model: RPML, path: str, descriptor: opt.DescriptorOptions, whitening: str | None
 ) -> Describe:
     """Return a function from image to vector, checked on a sample image."""
     from rpml.pages.explorer.uploads import image_describer, sample_image

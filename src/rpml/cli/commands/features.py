@@ -7,7 +7,6 @@ import typer
 from rpml.cli import options as opt
 from rpml.cli.command import SKIPPED, Interrupted, command
 from rpml.cli.console import Console, fields_text
-from rpml.cli.options.images import IMAGES, DescriptorOptions
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
 
@@ -29,10 +28,10 @@ were skipped). Exit code 3: finished, but some images were skipped.
 @command
 def run(
     *,
-    images: str = IMAGES,
+    images: str = opt.IMAGES,
     backbone: str = opt.text("X.onnx", "Network with a feature-map output.", default=...),
     output: str = opt.output("OUT", ".npy, .npz, .parquet, .csv or NAME/ for shards."),
-    descriptor: DescriptorOptions,
+    descriptor: opt.DescriptorOptions,
     levels: int = opt.number("Levels of R-MAC regions.", default=3),
     whole_map: bool = opt.flag("Add the whole map to the R-MAC regions.", "--whole-map"),
     power: float = typer.Option(3.0, help="Exponent of gem."),

@@ -6,7 +6,6 @@ from dataclasses import fields
 from rpml.cli import options as opt
 from rpml.cli.command import Interrupted, command
 from rpml.cli.console import Console, fields_text
-from rpml.cli.options.images import IMAGES, TrainingOptions, require_torch
 from rpml.runtime.errors import InputError
 
 EXAMPLES = """\b
@@ -27,7 +26,7 @@ The output is the whole network with its embedding, a backbone for rpml features
 @command
 def run(
     *,
-    images: str = IMAGES,
+    images: str = opt.IMAGES,
     backbone: str = opt.text(
         "X.onnx", "GoogLeNet's ONNX file, or efficientnet-lite0.", default=...
     ),
@@ -44,11 +43,11 @@ def run(
     seed: int = opt.SEED,
     resume: bool = opt.RESUME,
     force: bool = opt.FORCE,
-    options: TrainingOptions,
+    options: opt.TrainingOptions,
     console: Console,
 ) -> None:
     """Fine-tune a network and an embedding on unlabeled images."""
-    require_torch()
+    opt.require_torch()
     from rpml.deep.backbones import open_network
     from rpml.deep.finetune import ResumableFinetuning
     from rpml.deep.methods import METHODS, check_methods

@@ -181,6 +181,20 @@ class ItemOptions:
         return fitted, data.values, items
 
 
+@contextmanager
+def _quiet_loggers(*packages: str) -> Iterator[None]:
+    """Log only what is critical: a lost scheduler is an error of the command, not a traceback."""
+    names = [n for n in logging.root.manager.loggerDict if n.partition(".")[0] in packages]
+    levels = {logger: logger.level for logger in map(logging.getLogger, (*packages, *names))}
+    for logger in levels:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in levels.items():
+            logger.setLevel(level)
+
+
 @option_group
 class EngineOptions:
     """Run in this process, or on a Dask cluster."""
@@ -210,18 +224,17 @@ class EngineOptions:
         """Connect to the user's cluster, or start one on this machine for the block."""
         from rpml.distributed import Cluster
 
-        for name in list(logging.root.manager.loggerDict):
-            if name.partition(".")[0] in ("distributed", "asyncio", "tornado"):
-                # a lost scheduler is an error of the command, not a traceback
-                logging.getLogger(name).setLevel(logging.CRITICAL)
         names = ("tls_ca_file", "tls_client_cert", "tls_client_key")
-        with Cluster(
-            self.scheduler,
-            workers=self.workers,
-            threads=console.threads,
-            memory_limit=memory_limit or "auto",
-            security=dict(zip(names, self.tls, strict=True)) if self.tls else None,
-        ) as cluster:
+        with (
+            _quiet_loggers("distributed", "asyncio", "tornado"),
+            Cluster(
+                self.scheduler,
+                workers=self.workers,
+                threads=console.threads,
+                memory_limit=memory_limit or "auto",
+                security=dict(zip(names, self.tls, strict=True)) if self.tls else None,
+            ) as cluster,
+        ):
             workers = cluster.workers()
             console.note(
                 f"Dask: {counted(len(workers), 'worker')} with "
