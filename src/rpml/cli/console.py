@@ -157,10 +157,10 @@ def load_config(context: typer.Context, path: str | None) -> str | None:
 
 def _own_settings(path: str, context: typer.Context) -> dict[str, object]:
     """Return the settings of this command: those at the top of the file and in its own table."""
-    from rpml.runtime.schema import read_toml
+    from rpml.runtime.schema import read_document
 
     try:
-        document = read_toml(Path(path))
+        document: dict[str, object] = read_document(Path(path))
     except OSError as error:
         raise InputError(f"cannot read {path}: {reason_of(error)}") from error
     except InputError:

@@ -35,7 +35,7 @@ from rpml.runtime.errors import InputError
 from rpml.runtime.files import atomic_outputs, folder_outputs, locked
 from rpml.runtime.outputs import check_folder
 from rpml.runtime.rows import Array
-from rpml.runtime.schema import read_json
+from rpml.runtime.schema import read_document
 from rpml.runtime.threads import thread_count
 from rpml.runtime.wording import counted
 
@@ -207,7 +207,7 @@ class Benchmark:
 
     def _has_results(self, key: str) -> bool:
         try:
-            return bool(read_json(Path(self.folder, RESULTS)).get("fingerprint") == key)
+            return bool(read_document(Path(self.folder, RESULTS)).get("fingerprint") == key)
         except (OSError, ValueError, AttributeError):
             return False
 

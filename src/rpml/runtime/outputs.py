@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rpml.runtime.context import Json, file_fingerprint
 from rpml.runtime.errors import InputError
-from rpml.runtime.schema import check_json, read_json
+from rpml.runtime.schema import check_json, read_document
 
 Place = str | os.PathLike[str]
 FOLDER_MANIFEST = "rpml.json"  # lists the files of an output folder
@@ -112,7 +112,7 @@ class Manifest:
         stored: Json = {"complete": True, "files": [], "main": "", "facts": {}}
         self._time = 0
         with suppress(OSError, ValueError):
-            found = read_json(self.path)
+            found = read_document(self.path)
             check_json(found, _MANIFEST)
             stored, status = found, os.lstat(self.path)
             # anyone who may write in this folder could list our files in a manifest of their own

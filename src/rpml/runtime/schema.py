@@ -7,7 +7,7 @@ import json
 import math
 import sys
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,6 @@ from rpml.runtime.errors import ModelFormatError
 
 MAX_DEPTH = 16
 """Nesting of JSON objects and lists."""
-MAX_JSON = 2**26
-"""Bytes of a JSON file."""
-MAX_TOML = 2**15
-"""Bytes of a TOML file: the parser takes a minute for one key of 60,000 parts."""
 LARGEST = sys.float_info.max
 _KINDS = {"f": "floats", "i": "integers", "b": "flags", "u": "bytes"}
 
@@ -139,32 +135,15 @@ def _is_like(value: Any, spec: object) -> bool:
     return type(value) is spec
 
 
-def read_json(path: Path) -> Any:
-    """Read a JSON file of bounded size and depth; ValueError for anything else."""
-    return _read(path, json.loads, MAX_JSON)
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file of bounded size and depth; ValueError for anything else."""
-    return _read(path, tomllib.loads, MAX_TOML)  # type: ignore[no-any-return]
-
-
-def _read(path: Path, parse: Callable[[str], object], most: int) -> Any:
+def read_document(path: Path) -> Any:
+    """Read a .json file, or a TOML file of any other name; ValueError if it is neither."""
     if path.exists() and not path.is_file():  # a pipe has no end
         raise ModelFormatError(f"{path} is not a regular file")
-    with open(path, "rb") as file:
-        text = file.read(most + 1)
-    if len(text) > most:
-        raise ModelFormatError(f"{path} is too large: such files have at most {most:,} bytes")
+    parse = json.loads if path.suffix == ".json" else tomllib.loads
     try:
-        value = parse(text.decode("utf-8-sig"))
+        return parse(path.read_text("utf-8-sig"))
     except RecursionError as error:
         raise ModelFormatError(f"{path} is nested too deeply") from error
-    try:
-        check_json(value, object)
-    except ModelFormatError as error:
-        raise ModelFormatError(f"{path}: {error}") from error
-    return value
 
 
 def finite_json(value: object) -> object:

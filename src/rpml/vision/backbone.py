@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.runtime.errors import InputError, require
-from rpml.runtime.schema import Number, check_json, read_json, read_toml
+from rpml.runtime.schema import Number, check_json, read_document
 from rpml.runtime.wording import one_line, reason_of
 
 _onnxruntime: ModuleType = require("onnxruntime", "vision", "a backbone")
@@ -84,7 +84,7 @@ class Convention:
 def read_convention(path: Path) -> Convention:
     """Read a .json or .toml sidecar; unknown keys are refused."""
     try:
-        fields_read = read_json(path) if path.suffix == ".json" else read_toml(path)
+        fields_read = read_document(path)
         check_json(fields_read, {"*": (str, Number(), [Number()])}, "sidecar")
         names = {f.name for f in fields(Convention)}
         unknown = sorted(set(fields_read) - names)

@@ -5,7 +5,6 @@ import os
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from io import FileIO
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -19,7 +18,6 @@ from rpml.io.features.source import (
     Ids,
     ReadOptions,
     as_ids,
-    check_compression,
 )
 from rpml.io.features.text_files import csv_rows, read_column
 from rpml.runtime.context import file_fingerprint
@@ -89,9 +87,6 @@ class ArraySource(FeatureSource):
         self.name, self.dtype = name, array.dtype
         self.n_rows, self.n_features = array.shape
         self._array, self._ids = array, ids
-        self._file: FileIO | None = None
-        if isinstance(array, np.memmap) and array.filename is not None:
-            self._file = open(array.filename, "rb", buffering=0)  # noqa: SIM115
         # native byte order, at most 64 bits, no booleans
         self._native = array.dtype.newbyteorder("=")
         if array.dtype.kind == "b" or array.dtype.itemsize > 8:
@@ -126,24 +121,20 @@ class ArraySource(FeatureSource):
     def _rows(self, start: int, stop: int) -> NDArray[Any]:
         """Read the rows of a mapped file, so that a truncation is an error."""
         array = self._array
-        if self._file is None or not isinstance(array, np.memmap) or not array.flags.c_contiguous:
+        if not isinstance(array, np.memmap) or not array.flags.c_contiguous:
             return array[start:stop]
-        block = np.empty((stop - start, array.shape[1]), array.dtype)
-        self._file.seek(array.offset + start * array.strides[0])
-        read, into = 0, block.reshape(-1).view(np.uint8).data
-        while read < block.nbytes and (size := self._file.readinto(into[read:])):
-            read += size  # the system returns at most 2 GB at a time
-        if read < block.nbytes:
+        count, offset = (stop - start) * self.n_features, array.offset + start * array.strides[0]
+        values = np.fromfile(array.filename or self.name, array.dtype, count, offset=offset)
+        if len(values) < count:
             raise InputError(f"{self.name} was truncated while it was read: run again")
-        return block
+        return values.reshape(-1, self.n_features)
 
     def load(self) -> Features:
         """Return the array itself, checked block by block and not copied."""
         for _ in self.batches():
             pass
         values = self._array.astype(self._native, copy=False)
-        mapped = self.stamp if isinstance(values, np.memmap) else None
-        return Features(values, self._ids, self.id_name, self.feature_names, self.name, mapped)
+        return Features(values, self._ids, self.id_name, self.feature_names, self.name)
 
 
 class RemoteArray(ArraySource):
@@ -214,7 +205,6 @@ class NpzFile:
         try:
             with zipfile.ZipFile(self.path) as archive, archive.open(name + ".npy") as file:
                 entry = archive.getinfo(name + ".npy")
-                check_compression(label, entry.file_size, entry.compress_size)
                 shape, order, dtype = _checked_header(file, entry.file_size, label)
                 held = math.prod(shape) * dtype.itemsize
                 values = np.frombuffer(bytearray(file.read(held)), dtype)

@@ -23,7 +23,6 @@ Columns = Mapping[str, object]
 Stamp = tuple[str, int, int, int]
 _ID_NAMES = {"id", "ids", "key", "index", "uuid", "__index_level_0__"}
 BATCH_BYTES = 2**25
-LARGE, MOST_COMPRESSION = 2**28, 100  # real vectors compress by half, zeros by a factor of 1000
 
 
 @dataclass(frozen=True)
@@ -48,19 +47,6 @@ def file_stamp(path: str | Path) -> Stamp:
     return str(path), status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def check_stamp(stamp: Stamp, mapped: bool = False) -> None:
-    """Raise InputError if a file has changed since its stamp was taken.
-
-    With `mapped`, a replaced or deleted file is fine: its mapped content is unchanged.
-    """
-    try:
-        now = file_stamp(stamp[0])
-    except OSError:
-        now = None
-    if now != stamp and not (mapped and (now is None or now[1] != stamp[1])):
-        raise InputError(f"{stamp[0]} was changed while it was read: run again when it is complete")
-
-
 @dataclass(frozen=True)
 class Batch:
     """Consecutive rows; `lines` are line numbers of a text file, `kept` the columns to copy."""
@@ -81,15 +67,8 @@ class Features:
     id_name: str = "id"
     feature_names: tuple[str, ...] | None = None
     name: str = "X"
-    mapped: Stamp | None = None
-    """Of the file, if the values are mapped and so change with it."""
     columns: Mapping[str, Sequence[object]] = field(default_factory=dict)
     """Columns that are not features, where the workers of a cluster read them."""
-
-    def check_unchanged(self) -> None:
-        """Raise InputError if the values are mapped and their file has changed."""
-        if self.mapped is not None:
-            check_stamp(self.mapped, mapped=True)
 
 
 class FeatureSource(ABC):
@@ -151,8 +130,11 @@ class FeatureSource(ABC):
 
     def check_unchanged(self) -> None:
         """Raise InputError if the file has changed since it was opened."""
-        if self.stamp is not None:
-            check_stamp(self.stamp)
+        if self.stamp is None:
+            return
+        path = self.stamp[0]
+        if not os.path.exists(path) or file_stamp(path) != self.stamp:
+            raise InputError(f"{path} was changed while it was read: run again when it is complete")
 
     def load(self) -> Features:
         """Load every row (a subclass may map the file instead)."""
@@ -192,12 +174,6 @@ class FeatureSource(ABC):
         if batch.lines is not None:
             return f"line {batch.lines[row]}, column {name}"
         return f"row {batch.start + row}, column {name} (counted from 0)"
-
-
-def check_compression(name: str, unpacked: int, stored: int) -> None:
-    """Raise InputError for a small file that would decompress to fill the memory."""
-    if unpacked > LARGE and unpacked > MOST_COMPRESSION * max(1, stored):
-        raise InputError(f"{name} unpacks to {unpacked / 1e9:.1f} GB: it is not data")
 
 
 def as_ids(values: Sequence[object] | NDArray[np.generic], name: str = "ids") -> Ids:
