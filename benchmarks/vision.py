@@ -20,8 +20,9 @@ from common import alternate, publish
 from rpml.runtime.rows import unit_rows
 from rpml.runtime.threads import thread_count
 from rpml.vision.backbone import Backbone
-from rpml.vision.extract import Execution, Job, Recipe, extract
+from rpml.vision.extract import Job, Recipe, extract
 from rpml.vision.images import find_images
+from rpml.vision.pooling import pool_maps
 
 
 def plain_loop(files, backbone, recipe):
@@ -29,7 +30,7 @@ def plain_loop(files, backbone, recipe):
     prepare = Job([], backbone, recipe).tiles
     rows = []
     for file in files:
-        tiles = [recipe.pooling(backbone(tile[None]))[0] for tile in prepare(file)]
+        tiles = [pool_maps(backbone(tile[None]), recipe.pooling)[0] for tile in prepare(file)]
         rows.append(unit_rows(np.sum(tiles, axis=0, keepdims=True))[0])
     return np.array(rows)
 
@@ -48,9 +49,9 @@ def compare(files, path, recipe, repeats):
         "plain loop": lambda: plain_loop(files, plain, recipe),
         "plain loop, fast operators": lambda: plain_loop(files, shared, recipe),
     }
-    subjects["engine, batch 1"] = lambda: extract(files, single, recipe, Execution(cores))
+    subjects["engine, batch 1"] = lambda: extract(files, single, recipe, cores)
     expected = plain_loop(files, plain, recipe)
-    found = extract(files, single, recipe, Execution(cores)).values
+    found = extract(files, single, recipe, cores).values
     seconds = alternate(subjects, repeats)
     return {
         "images": len(files),

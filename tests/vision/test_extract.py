@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,6 @@ from rpml.runtime.context import Context, Progress
 from rpml.runtime.errors import InputError
 from rpml.vision.backbone import Backbone
 from rpml.vision.extract import (
-    Execution,
     Job,
     Part,
     Recipe,
@@ -29,17 +29,14 @@ from rpml.vision.extract import (
 )
 from rpml.vision.images import ImageError, ImageFile, Views, find_images
 from rpml.vision.pooling import (
-    Pooling,
     learn_whitening,
     load_whitening,
     save_whitening,
     whiten,
 )
-from rpml.vision.resumable import learn_region_whitening
 from tests.vision.test_pooling import literal_rmac
 
 FILES = [ImageFile(str(i), Path(str(i))) for i in range(40)]
-TWO = Execution(workers=2)
 
 
 def tiles_of(file: ImageFile) -> list[np.ndarray]:
@@ -57,8 +54,7 @@ def first_values(batch: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("workers", [1, 3])
 def test_results_are_complete_and_in_order(workers: int) -> None:
     done: list[int] = []
-    execution = Execution(workers)
-    found, failures = describe_images(FILES, tiles_of, first_values, execution, done.append)
+    found, failures = describe_images(FILES, tiles_of, first_values, workers, done=done.append)
     good = [i for i in range(40) if i % 10 != 9]
     assert list(found) == good
     for i in good:
@@ -77,7 +73,7 @@ def test_tiles_of_equal_shape_share_a_call() -> None:
             sizes.append(len(batch))
         return first_values(batch)
 
-    describe_images(FILES, tiles_of, describe, TWO)
+    describe_images(FILES, tiles_of, describe, 2)
     assert sizes == [2] * 36
 
 
@@ -90,7 +86,7 @@ def test_a_network_that_fails_on_one_image_spares_the_others() -> None:
         return result
 
     done: list[int] = []
-    found, failures = describe_images(FILES, tiles_of, describe, TWO, done.append)
+    found, failures = describe_images(FILES, tiles_of, describe, 2, done=done.append)
     reasons = dict(failures)
     assert reasons["3"] == "the backbone failed on it at 2 x 1 pixels: no threes please"
     assert "NaN" in reasons["4"]
@@ -100,7 +96,7 @@ def test_a_network_that_fails_on_one_image_spares_the_others() -> None:
 
 def test_strict_stops_at_the_first_failure() -> None:
     with pytest.raises(InputError, match="9: it ends in nine"):
-        describe_images(FILES, tiles_of, first_values, Execution(2, strict=True))
+        describe_images(FILES, tiles_of, first_values, 2, strict=True)
 
 
 def test_running_out_of_memory_on_one_image_is_a_failure_of_that_image() -> None:
@@ -109,7 +105,7 @@ def test_running_out_of_memory_on_one_image_is_a_failure_of_that_image() -> None
             raise MemoryError
         return [np.zeros((1, 1, 3), np.uint8)]
 
-    found, failures = describe_images(FILES, heavy, first_values, TWO)
+    found, failures = describe_images(FILES, heavy, first_values, 2)
     assert len(found) == 39
     assert failures == [("5", "not enough memory for it")]
 
@@ -119,7 +115,7 @@ def test_programming_errors_are_not_swallowed() -> None:
         raise KeyError("bug")
 
     with pytest.raises(KeyError):
-        describe_images(FILES, broken, first_values, TWO)
+        describe_images(FILES, broken, first_values, 2)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 9])
@@ -133,7 +129,6 @@ def test_running_ahead_keeps_the_order_and_passes_errors_on(limit: int) -> None:
 
 
 SMALL = Recipe(scales=(96, 64))
-PARTS = Execution(workers=2, part=4)
 
 
 def plain_loop(files: list[ImageFile], backbone: Backbone, scales: tuple[int, ...]) -> np.ndarray:
@@ -153,25 +148,23 @@ def plain_loop(files: list[ImageFile], backbone: Backbone, scales: tuple[int, ..
 
 def test_extraction_equals_a_plain_loop(photos: Path, network: Path) -> None:
     files, backbone = find_images(photos), Backbone(network)
-    found = extract(files, backbone, SMALL, PARTS)
+    found = extract(files, backbone, SMALL, 2)
     assert found.image.tolist() == list(range(15))
     assert not found.view.any()
     assert found.values.dtype == np.float32
     assert np.allclose(found.values, plain_loop(files, backbone, SMALL.scales), atol=1e-5)
 
 
-@pytest.mark.parametrize("execution", [Execution(1), Execution(3), Execution(2, 2)])
-def test_threads_and_batches_do_not_matter(
-    photos: Path, network: Path, execution: Execution
-) -> None:
+@pytest.mark.parametrize("workers", [1, 3])
+def test_threads_do_not_matter(photos: Path, network: Path, workers: int) -> None:
     files, backbone = find_images(photos), Backbone(network)
-    expected = extract(files, backbone, SMALL, PARTS).values
-    assert np.allclose(extract(files, backbone, SMALL, execution).values, expected, atol=1e-6)
+    expected = extract(files, backbone, SMALL, 2).values
+    assert np.allclose(extract(files, backbone, SMALL, workers).values, expected, atol=1e-6)
 
 
 def test_views_follow_their_image(photos: Path, network: Path) -> None:
     files, backbone = find_images(photos), Backbone(network)
-    found = extract(files, backbone, Recipe((64,), views=Views(2)), PARTS)
+    found = extract(files, backbone, Recipe((64,), views=Views(2)), 2)
     rows = zip(found.image[:4], found.view[:4], strict=True)
     assert [row_id(files[i], view) for i, view in rows] == [
         files[0].id,
@@ -186,8 +179,8 @@ def test_views_follow_their_image(photos: Path, network: Path) -> None:
 
 def test_averaged_views_are_one_row_per_image(photos: Path, network: Path) -> None:
     files, backbone = find_images(photos), Backbone(network)
-    each = extract(files, backbone, Recipe((64,), views=Views(2)), PARTS).values
-    found = extract(files, backbone, Recipe((64,), views=Views(2), average_views=True), PARTS)
+    each = extract(files, backbone, Recipe((64,), views=Views(2)), 2).values
+    found = extract(files, backbone, Recipe((64,), views=Views(2), average_views=True), 2)
     mean = each.reshape(15, 3, -1).mean(axis=1)
     assert np.allclose(found.values, mean / np.linalg.norm(mean, axis=1)[:, None], atol=1e-6)
     assert found.image.tolist() == list(range(15))
@@ -217,20 +210,20 @@ def test_an_interruption_at_151_of_200_keeps_150(
 
 def test_bad_images_are_left_out(photos: Path, network: Path) -> None:
     (photos / "test" / "c" / "2.png").write_text("not a picture")
-    found = extract(find_images(photos), Backbone(network), SMALL, PARTS)
+    found = extract(find_images(photos), Backbone(network), SMALL, 2)
     assert len(found.values) == len(found.image) == 14
     assert [name for name, _ in found.failures] == ["test/c/2.png"]
     for path in photos.rglob("*.png"):
         path.write_text("nothing")
     with pytest.raises(InputError, match="none of 15 images"):
-        extract(find_images(photos), Backbone(network), SMALL, PARTS)
+        extract(find_images(photos), Backbone(network), SMALL, 2)
 
 
 def test_parts_are_kept_and_found_again(photos: Path, network: Path, tmp_path: Path) -> None:
     files, backbone = find_images(photos), Backbone(network)
     (photos / "train" / "a" / "1.png").write_text("bad")
-    settings = SMALL.settings()
-    job = Job(files, backbone, SMALL, PARTS)
+    settings = asdict(SMALL)
+    job = Job(files, backbone, SMALL, workers=2, part=4)
 
     def context(resume: bool, heard: list[Progress]) -> Context:
         store = Checkpoint(tmp_path / "parts", files_digest(files), settings, resume)
@@ -259,26 +252,6 @@ def test_changed_files_are_noticed(photos: Path) -> None:
     assert files_digest(files) != before
 
 
-def test_region_whitening_is_learned_from_unit_regions(photos: Path, network: Path) -> None:
-    files, backbone = find_images(photos), Backbone(network)
-    whitening = learn_region_whitening(Job(files, backbone, SMALL, PARTS))
-    regions = []
-    for file in files:
-        image = Image.open(file.path)
-        for scale in SMALL.scales:
-            size = [max(32, round(s * scale / max(image.size))) for s in image.size]
-            pixels = np.asarray(image.resize(size, Image.Resampling.BICUBIC))
-            regions.append(Pooling().regions(backbone(pixels[None]))[0])
-    flat = np.concatenate(regions).astype(float)
-    centered = (flat - whitening.mean) @ whitening.matrix
-    covariance = np.cov(centered.T)
-    assert np.allclose(covariance / covariance[0, 0], np.eye(len(covariance)), atol=1e-2)
-    recipe = Recipe(SMALL.scales, Pooling(region_whitening=whitening))
-    assert recipe.settings() != SMALL.settings()
-    values = extract(files, backbone, recipe, PARTS).values
-    assert np.allclose(np.linalg.norm(values, axis=1), 1, atol=1e-5)
-
-
 def test_whitening_round_trip(tmp_path: Path) -> None:
     X = np.random.default_rng(0).standard_normal((50, 8)).astype(np.float32)
     whitening = learn_whitening(X, 5)
@@ -299,10 +272,12 @@ def test_fixed_input_sizes_stretch_the_image(photos: Path, tmp_path: Path) -> No
     from tests.vision.conftest import tiny_network
 
     backbone = Backbone(tiny_network(tmp_path / "fixed.onnx", size=(48, 64)))
-    found = extract(find_images(photos), backbone, SMALL, PARTS)
+    found = extract(find_images(photos), backbone, SMALL, 2)
     assert found.values.shape == (15, 6)
 
 
-def test_wrong_scales() -> None:
+def test_wrong_settings_are_named() -> None:
     with pytest.raises(InputError, match="scales"):
         Recipe(scales=())
+    with pytest.raises(InputError, match="'max'"):
+        Recipe(pooling="max")

@@ -277,17 +277,6 @@ def test_whitening_errors_come_before_the_work(tool: Tool) -> None:
     assert "no image matches" in tool("--whiten", 2, "--whiten-on", "x*", code=2)["error"]
     assert "give one" in tool("--whiten", 2, "--whitening", "w.npz", code=2)["error"]
     assert "no such file" in tool("--whitening", "w.npz", code=2)["error"]
-    assert "rmac" in tool("--region-whitening", "learn", "--pool", "mac", code=2)["error"]
-
-
-def test_region_whitening(tool: Tool) -> None:
-    tool()
-    plain = np.load(tool.out / "features.npy")
-    tool("--region-whitening", "learn", "--whiten-on", "train/*", "--force")
-    learned = np.load(tool.out / "features.npy")
-    assert not np.allclose(learned, plain, atol=1e-3)
-    tool("--region-whitening", tool.out / "features.regions.npz", "--force")
-    assert np.allclose(np.load(tool.out / "features.npy"), learned, atol=1e-6)
 
 
 def test_wrong_usage(tool: Tool, tmp_path: Path) -> None:

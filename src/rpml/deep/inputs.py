@@ -18,7 +18,6 @@ from rpml.runtime.errors import InputError
 from rpml.runtime.rows import slices
 from rpml.runtime.threads import thread_count
 from rpml.vision.extract import (
-    Execution,
     Failure,
     Tile,
     describe_images,
@@ -99,8 +98,7 @@ def _activations(
     """Return the activations (image, view, ...) of files, zero for those that failed."""
     workers = thread_count()
     torch.set_num_threads(1)  # one batch per core is faster than one batch on all cores
-    execution = Execution(workers)
-    described, failures = describe_images(files, image_spec.tiles, network.trunk_maps, execution)
+    described, failures = describe_images(files, image_spec.tiles, network.trunk_maps, workers)
     torch.set_num_threads(workers)
     # float16 rounds by 0.1%, less than the difference between views
     found = {i: np.clip(np.stack(tiles), -_LARGEST, _LARGEST) for i, tiles in described.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -132,7 +132,7 @@ class Benchmark:
             "images": len(files),
             "files": files_digest(files),
             "backbone": {"name": job.backbone.path.name, **job.backbone.fingerprint()},
-            "recipe": job.recipe.settings(),
+            "recipe": asdict(job.recipe),
             "left_out": len(written.failures),
         }
         return Descriptors(

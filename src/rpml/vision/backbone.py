@@ -99,12 +99,9 @@ def read_convention(path: Path) -> Convention:
 
 
 def find_sidecar(model: Path) -> Path | None:
-    """Return the first of x.json, x.onnx.json, x.toml and x.onnx.toml that exists, for x.onnx."""
-    for suffix in (".json", ".toml"):
-        for path in (model.with_suffix(suffix), model.with_name(model.name + suffix)):
-            if path.is_file():
-                return path
-    return None
+    """Return x.json or x.toml for x.onnx, if there is one."""
+    paths = (model.with_suffix(suffix) for suffix in (".json", ".toml"))
+    return next(filter(Path.is_file, paths), None)
 
 
 def find_convention(network: Path) -> Convention:
@@ -116,19 +113,15 @@ def find_convention(network: Path) -> Convention:
 class Backbone:
     """An ONNX network that returns feature maps; it may be called from several threads at once.
 
-    `sidecar` is the file with the input convention, by default the .json or .toml file of the same
-    name, if any; `threads` is the number of threads per call.
+    The .json or .toml file of the same name, if any, has the input convention; `threads` is the
+    number of threads per call.
     """
 
-    def __init__(
-        self, path: str | Path, sidecar: str | Path | None = None, threads: int = 1
-    ) -> None:
+    def __init__(self, path: str | Path, threads: int = 1) -> None:
         self.path = Path(path)
         if not self.path.is_file():
             raise InputError(f"cannot read the backbone {path}: there is no such file")
         self.convention = find_convention(self.path)
-        if sidecar:
-            self.convention = read_convention(Path(sidecar))
         self._session = _open(self.path, threads)
         self.fixed_size, self.fixed_batch = self._check_graph()
 

@@ -9,14 +9,13 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rpml.io.datasets.image_sets import VIEW_MARK
-from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.context import Arrays, Context, Json, Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, slices, unit_rows
@@ -32,7 +31,7 @@ from rpml.vision.images import (
     fit_long_side,
     load_rgb,
 )
-from rpml.vision.pooling import Pooling, whitening_digest
+from rpml.vision.pooling import KINDS, pool_maps
 
 SCALES = (512, 362, 256)
 Tile = NDArray[np.uint8]
@@ -42,36 +41,29 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class Execution:
-    """Threads and parts, on which the descriptors do not depend."""
+def call_threads(workers: int | None) -> tuple[int, int]:
+    """Return how many images are processed in parallel, and the threads per call of the network.
 
-    workers: int | None = None
-    """Images processed in parallel; None means one per core."""
-    part: int = 50
-    """Images per part; an interrupted run loses at most one part."""
-    strict: bool = False
-    """Stop at the first image that cannot be used."""
-
-    def threads(self) -> tuple[int, int]:
-        """(workers, threads per call of the network)."""
-        workers = self.workers or thread_count()
-        return workers, max(1, thread_count() // workers)
+    None means one image per core.
+    """
+    workers = workers or thread_count()
+    return workers, max(1, thread_count() // workers)
 
 
 def describe_images(
     files: Sequence[ImageFile],
     prepare: Callable[[ImageFile], Sequence[Tile]],
     describe: Callable[[NDArray[np.uint8]], Features],
-    execution: Execution,
+    workers: int | None = None,
+    strict: bool = False,
     done: Callable[[int], None] = lambda count: None,
 ) -> tuple[dict[int, list[Features]], list[Failure]]:
     """Run `prepare` on files and `describe` on the tiles that it returns, a file per thread.
 
     `prepare` returns the tiles of a file, arrays of shape (height, width, 3), one per view and
-    scale. `describe` maps a batch (n, height, width, 3) to features. `done` is called with the
-    number of newly finished images. Returns the features of the tiles by position in `files`, and
-    the skipped images.
+    scale. `describe` maps a batch (n, height, width, 3) to features. `strict` stops at the first
+    image that cannot be used. `done` is called with the number of newly finished images. Returns
+    the features of the tiles by position in `files`, and the skipped images.
     """
 
     def work(file: ImageFile) -> list[Features] | str:
@@ -82,14 +74,14 @@ def describe_images(
 
     found: dict[int, list[Features]] = {}
     failures: list[Failure] = []
-    workers, _ = execution.threads()
+    workers, _ = call_threads(workers)
     pool = ThreadPoolExecutor(workers, "rpml-images")
     try:
         for index, result in enumerate(run_ahead(pool, work, files, 2 * workers)):
             features = result.result()
             if not isinstance(features, str):
                 found[index] = features
-            elif execution.strict:
+            elif strict:
                 raise InputError(f"{files[index].path}: {features}")
             else:
                 failures.append((files[index].id, features))
@@ -135,7 +127,8 @@ class Recipe:
 
     scales: tuple[int, ...] = SCALES
     """Longer side of the image in pixels; the unit vectors of all scales are summed."""
-    pooling: Pooling = field(default_factory=Pooling)
+    pooling: str = "rmac"
+    """One of `rpml.vision.pooling.KINDS`."""
     views: Views = field(default_factory=Views)
     """Augmented views added to each image."""
     average_views: bool = False
@@ -146,51 +139,30 @@ class Recipe:
     def __post_init__(self) -> None:
         if not self.scales or min(self.scales) < 1:
             raise InputError(f"scales must be positive numbers of pixels, got {self.scales}")
+        if self.pooling not in KINDS:
+            raise InputError(f"pooling must be one of {', '.join(KINDS)}, got {self.pooling!r}")
         if self.average_views and not self.views.count:
             raise InputError("there are no views to average: give --views N, or views=Views(N)")
-
-    def settings(self) -> dict[str, object]:
-        """All settings as JSON values."""
-        plain: dict[str, object] = asdict(
-            replace(self, pooling=replace(self.pooling, region_whitening=None))
-        )
-        whitening = self.pooling.region_whitening
-        plain["region_whitening"] = whitening and whitening_digest(whitening)
-        return plain
 
 
 @dataclass(frozen=True)
 class Job:
-    """Files, network, recipe and execution of an extraction."""
+    """Files, network and recipe of an extraction, and how it runs."""
 
     files: Sequence[ImageFile]
     backbone: Backbone
     recipe: Recipe = field(default_factory=Recipe)
-    execution: Execution = field(default_factory=Execution)
+    workers: int | None = None
+    """Images processed in parallel; None means one per core."""
+    strict: bool = False
+    """Stop at the first image that cannot be used."""
+    part: int = 50
+    """Images per part; an interrupted run loses at most one part."""
 
     def settings(self) -> Json:
         """Everything that changes the descriptors besides the files, as JSON values."""
-        return {
-            **self.recipe.settings(),
-            "backbone": self.backbone.fingerprint(),
-            "part": self.execution.part,
-        }
-
-    def with_region_whitening(self, learned: Preprocessing) -> Job:
-        """Return the job with a whitening of its R-MAC regions."""
-        pooling = replace(self.recipe.pooling, region_whitening=learned)
-        return replace(self, recipe=replace(self.recipe, pooling=pooling))
-
-    def run(
-        self,
-        files: Sequence[ImageFile],
-        pool: Callable[[Array], Array],
-        done: Callable[[int], None] = lambda count: None,
-    ) -> tuple[dict[int, list[Features]], list[Failure]]:
-        """Describe the tiles of files by `pool` of the network's maps; see `describe_images`."""
-        return describe_images(
-            files, self.tiles, lambda tiles: pool(self.backbone(tiles)), self.execution, done
-        )
+        fixed = {"backbone": self.backbone.fingerprint(), "part": self.part}
+        return {**asdict(self.recipe), **fixed}
 
     def tiles(self, file: ImageFile) -> list[Tile]:
         """Return the views of an image, each at every scale."""
@@ -236,14 +208,15 @@ def extract(
     files: Sequence[ImageFile],
     backbone: Backbone,
     recipe: Recipe | None = None,
-    execution: Execution | None = None,
+    workers: int | None = None,
+    strict: bool = False,
 ) -> Part:
     """Compute descriptors of images with an ONNX backbone.
 
     The default recipe is R-MAC at three scales without views. Rows have unit norm, each image
-    followed by its views; images that cannot be used are in `failures`.
+    followed by its views; images that cannot be used are in `failures`, or with `strict` an error.
     """
-    job = Job(files, backbone, recipe or Recipe(), execution or Execution())
+    job = Job(files, backbone, recipe or Recipe(), workers, strict)
     part = _compute(job, slice(0, len(files)), lambda images: None)
     if not len(part.values):
         raise nothing_left(part.failures)
@@ -268,7 +241,7 @@ def iter_parts(job: Job, context: Context) -> Iterator[Part]:
         done += images
         context.report(Progress("images", done, total))
 
-    for place in slices(total, job.execution.part):
+    for place in slices(total, job.part):
         name, size = f"part-{place.start:09d}", place.stop - place.start
         saved = context.load(name)
         if saved is None:
@@ -286,7 +259,13 @@ def iter_parts(job: Job, context: Context) -> Iterator[Part]:
 
 def _compute(job: Job, place: slice, count: Callable[[int], None]) -> Part:
     recipe = job.recipe
-    described, failures = job.run(job.files[place], recipe.pooling, count)
+
+    def describe(tiles: NDArray[np.uint8]) -> Array:
+        return pool_maps(job.backbone(tiles), recipe.pooling)
+
+    described, failures = describe_images(
+        job.files[place], job.tiles, describe, job.workers, job.strict, count
+    )
     views = recipe.views.count + 1
     rows = [
         np.sum(tiles[v * len(tiles) // views : (v + 1) * len(tiles) // views], axis=0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -11,13 +10,13 @@ import numpy as np
 
 from rpml.io.features.numpy_files import NpzFile
 from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
-from rpml.runtime.context import data_digest
 from rpml.runtime.errors import InputError
 from rpml.runtime.outputs import check_written_together
 from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.wording import counted
 
 KINDS = ("rmac", "mac", "average", "gem")
+GEM_POWER = 3.0
 OVERLAP = 0.4  # target overlap of neighboring regions along the longer side
 _STEPS = range(2, 8)  # regions along the longer side
 Level = tuple[int, tuple[int, ...], tuple[int, ...]]
@@ -85,11 +84,6 @@ def whiten(X: Array, learned: Preprocessing) -> Array:
     return learned.apply(X)
 
 
-def whitening_digest(learned: Preprocessing) -> str:
-    """Return what tells a whitening from others."""
-    return data_digest(learned.mean, learned.matrix)
-
-
 def save_whitening(learned: Preprocessing, path: Path) -> None:
     """Write the mean and the matrix to an .npz file."""
     with open(path, "wb") as file:
@@ -109,57 +103,32 @@ def load_whitening(path: str | Path) -> Preprocessing:
     return Preprocessing(True, mean, matrix, True)
 
 
-@dataclass(frozen=True)
-class Pooling:
-    """Pooling of a feature map to a vector."""
+def pool_maps(maps: Array, kind: str = "rmac") -> Array:
+    """Pool maps (n, height, width, channels) to unit rows (n, channels).
 
-    kind: str = "rmac"
-    """Regional maxima, or the maximum, mean or generalized mean over the whole map."""
-    levels: int = 3
-    """Levels of R-MAC regions."""
-    whole_map: bool = False
-    """Add the whole map to the R-MAC regions, as the authors' code does."""
-    power: float = 3.0
-    """Exponent of the generalized mean."""
-    region_whitening: Preprocessing | None = field(default=None, compare=False)
-    """Applied to each normalized R-MAC region before the sum."""
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise InputError(f"pooling must be one of {', '.join(KINDS)}, got {self.kind!r}")
-        if self.levels < 1 or not self.power > 0:
-            raise InputError("levels and power must be positive")
-
-    def __call__(self, maps: Array) -> Array:
-        """Pool maps (n, height, width, channels) to unit rows (n, channels)."""
-        if self.kind == "rmac":
-            vectors = self.regions(maps)
-            if self.region_whitening is not None:
-                flat = whiten(vectors.reshape(-1, vectors.shape[-1]), self.region_whitening)
-                vectors = flat.reshape(*vectors.shape[:2], -1)
-            return unit_rows(vectors.sum(axis=1))
-        if self.kind == "mac":
-            return unit_rows(maps.max(axis=(1, 2)))
-        if self.kind == "average":
-            return unit_rows(maps.mean(axis=(1, 2)))
-        return unit_rows(_generalized_mean(maps, self.power))
-
-    def regions(self, maps: Array) -> Array:
-        """Return the unit vectors of the R-MAC regions, (n, n_regions, channels)."""
-        n, height, width, _ = maps.shape
-        maxima = [maps.max(axis=(1, 2))] if self.whole_map else []
-        for side, rows, columns in rmac_regions(height, width, self.levels):
-            for j in columns:
-                # columns first, then rows: a region costs its side, not its area
-                strip = maps[:, :, j : j + side].max(axis=2)
-                maxima += [strip[:, i : i + side].max(axis=1) for i in rows]
-        stacked = np.stack(maxima, axis=1)
-        return unit_rows(stacked.reshape(-1, stacked.shape[-1])).reshape(n, len(maxima), -1)
-
-
-def _generalized_mean(maps: Array, power: float) -> Array:
-    """Return (mean x^p)^(1/p) of the positive part, scaled by the maximum against overflow."""
+    "rmac" sums the unit vectors of regional maxima; the others are the maximum ("mac"), mean
+    ("average") or generalized mean ("gem") over the whole map.
+    """
+    if kind == "rmac":
+        return unit_rows(rmac_vectors(maps).sum(axis=1))
+    if kind == "mac":
+        return unit_rows(maps.max(axis=(1, 2)))
+    if kind == "average":
+        return unit_rows(maps.mean(axis=(1, 2)))
+    # the maximum divides first, so that no power overflows
     top = np.maximum(maps.max(axis=(1, 2), keepdims=True), 1e-6)
-    return np.asarray(
-        top[:, 0, 0] * np.mean((np.maximum(maps, 0) / top) ** power, (1, 2)) ** (1 / power)
-    )
+    power = np.mean((np.maximum(maps, 0) / top) ** GEM_POWER, axis=(1, 2))
+    return unit_rows(top[:, 0, 0] * power ** (1 / GEM_POWER))
+
+
+def rmac_vectors(maps: Array) -> Array:
+    """Return the unit vectors of the R-MAC regions, (n, n_regions, channels)."""
+    n, height, width, _ = maps.shape
+    maxima = []
+    for side, rows, columns in rmac_regions(height, width):
+        for j in columns:
+            # columns first, then rows: a region costs its side, not its area
+            strip = maps[:, :, j : j + side].max(axis=2)
+            maxima += [strip[:, i : i + side].max(axis=1) for i in rows]
+    stacked = np.stack(maxima, axis=1)
+    return unit_rows(stacked.reshape(-1, stacked.shape[-1])).reshape(n, len(maxima), -1)

@@ -19,7 +19,7 @@ from rpml.io.features.reading import TABLES
 from rpml.io.features.source import as_ids
 from rpml.io.features.writing import table_writer
 from rpml.method.whitening.linear_map import Preprocessing
-from rpml.runtime.context import Arrays, Context, Json, file_fingerprint
+from rpml.runtime.context import Context, Json, data_digest, file_fingerprint
 from rpml.runtime.errors import InputError
 from rpml.runtime.files import folder_outputs, listed_outputs, locked
 from rpml.runtime.outputs import (
@@ -32,18 +32,10 @@ from rpml.runtime.outputs import (
 from rpml.runtime.schema import COUNT, check_json
 from rpml.runtime.wording import counted
 from rpml.vision.extract import Failure, Job, Part, files_digest, iter_parts, nothing_left, row_id
-from rpml.vision.images import ImageFile, Views
-from rpml.vision.pooling import (
-    learn_whitening,
-    load_whitening,
-    save_whitening,
-    whiten,
-    whitening_digest,
-)
+from rpml.vision.images import ImageFile
+from rpml.vision.pooling import learn_whitening, save_whitening, whiten
 
-LEARN = "learn"
-REGION_IMAGES = 1000  # from which a region whitening is learned
-_RETAINED = ("ids.csv", "whitening.npz", "regions.npz")  # a later run may read them
+_RETAINED = ("ids.csv", "whitening.npz")  # a later run may read them
 _FACTS = {"rows": COUNT, "dimension": COUNT, "images": COUNT, "failures": [[str]]}
 """Schema of the manifest's facts."""
 
@@ -63,7 +55,7 @@ class PostProcess:
 
     def settings(self) -> Json:
         """All settings as JSON values."""
-        learned = self.whitening and whitening_digest(self.whitening)
+        learned = self.whitening and data_digest(self.whitening.mean, self.whitening.matrix)
         return {**asdict(replace(self, whitening=None)), "whitening": learned}
 
     def check(self, files: Sequence[ImageFile]) -> None:
@@ -155,7 +147,6 @@ class ResumableExtraction(ResumableRun):
         self,
         job: Job,
         post: PostProcess | None = None,
-        region_whitening: str | Path | None = None,
         context: Context | None = None,
     ) -> Written:
         """Compute the descriptors and write the features.
@@ -166,28 +157,19 @@ class ResumableExtraction(ResumableRun):
             Images, network, recipe and execution.
         post : PostProcess, default=None
             Processing of the descriptors before they are written.
-        region_whitening : "learn", str or Path, default=None
-            A whitening of R-MAC regions, or "learn" to learn one on the training images and write
-            it next to the features.
         context : Context, default=None
             Receives progress.
         """
         tables = Path(self.path).with_suffix(".ids.csv")  # of photos.npy and of photos.csv
         with self._running([file.path for file in job.files]), locked(tables):
             post, context = post or PostProcess(), context or Context()
-            if region_whitening not in (None, LEARN):
-                job = job.with_region_whitening(load_whitening(region_whitening))
-            digest, regions = files_digest(job.files), region_whitening == LEARN
-            settings = {**job.settings(), **post.settings(), "learn_regions": regions}
+            digest, settings = files_digest(job.files), {**job.settings(), **post.settings()}
             run = fingerprint(digest, settings)
             written = self._already_written(run) if self.resume else None
             if written is None:
                 post.check(job.files)
                 store = Checkpoint(self.directory, digest, settings, self.resume)
-                context = replace(context, store=store)
-                if regions:
-                    job = _with_learned_regions(job, post.whiten_on, context)
-                written = self._write(job, post, context, regions, run)
+                written = self._write(job, post, replace(context, store=store), run)
             self.discard()
             return written
 
@@ -206,9 +188,7 @@ class ResumableExtraction(ResumableRun):
         failures = [(name, reason) for name, reason in facts["failures"]]
         return Written(facts["rows"], facts["dimension"], facts["images"], failures, False)
 
-    def _write(
-        self, job: Job, post: PostProcess, context: Context, regions: bool, run: str
-    ) -> Written:
+    def _write(self, job: Job, post: PostProcess, context: Context, run: str) -> Written:
         """Compute the descriptors and write all files together.
 
         Parts are computed first, into the context's store, and read again for the output, so that
@@ -230,9 +210,6 @@ class ResumableExtraction(ResumableRun):
                 if post.whiten is not None:
                     whitening = learn_whitening(np.concatenate(training), post.whiten)
                     save_whitening(whitening, scratch / self.table("whitening.npz").name)
-                if regions and job.recipe.pooling.region_whitening is not None:
-                    learned = job.recipe.pooling.region_whitening
-                    save_whitening(learned, scratch / self.table("regions.npz").name)
                 parts = _whitened(iter_parts(job, Context(store=context.store)), whitening)
                 ids, of_image, dimension = self._write_rows(scratch, job, parts)
                 self._write_tables(scratch, job, post, ids, of_image)
@@ -307,27 +284,3 @@ def training_files(files: Sequence[ImageFile], pattern: str) -> list[ImageFile]:
     if not selected:
         raise InputError(f"no image matches --whiten-on {pattern!r}, the first is {files[0].id!r}")
     return selected
-
-
-def _with_learned_regions(job: Job, pattern: str, context: Context) -> Job:
-    """Learn a region whitening on the training images, as a stage of the checkpoint."""
-
-    def learn() -> Arrays:
-        learned = learn_region_whitening(replace(job, files=training_files(job.files, pattern)))
-        return {"mean": learned.mean, "matrix": learned.matrix}
-
-    arrays = context.stage("regions", learn)
-    return job.with_region_whitening(Preprocessing(True, arrays["mean"], arrays["matrix"], True))
-
-
-def learn_region_whitening(job: Job) -> Preprocessing:
-    """Learn a whitening from the regions of at most 1,000 images, spread evenly over the files.
-
-    The files of the job must belong to the training split; its views are not used.
-    """
-    step = max(1, len(job.files) // REGION_IMAGES)
-    job = replace(job, recipe=replace(job.recipe, views=Views()))
-    described, _ = job.run(job.files[::step], job.recipe.pooling.regions)
-    if not described:
-        raise InputError("no image could be read, so the region whitening cannot be learned")
-    return learn_whitening(np.concatenate([tile for tiles in described.values() for tile in tiles]))

@@ -125,7 +125,7 @@ def describer(
     from rpml.vision.pooling import load_whitening
 
     learned = load_whitening(whitening) if whitening else None
-    describe = image_describer(Backbone(path, descriptor.sidecar), descriptor.recipe(), learned)
+    describe = image_describer(Backbone(path), descriptor.recipe(), learned)
     size = len(describe(sample_image())[0])
     if size != model.n_features_in_:
         raise InputError(

@@ -32,12 +32,6 @@ def run(
     backbone: str = opt.text("X.onnx", "Network with a feature-map output.", default=...),
     output: str = opt.output("OUT", ".npy, .npz, .parquet, .csv or NAME/ for shards."),
     descriptor: opt.DescriptorOptions,
-    levels: int = opt.number("Levels of R-MAC regions.", default=3),
-    whole_map: bool = opt.flag("Add the whole map to the R-MAC regions.", "--whole-map"),
-    power: float = typer.Option(3.0, help="Exponent of gem."),
-    region_whitening: str | None = opt.text(
-        "learn|FILE", "Whiten each R-MAC region before the sum."
-    ),
     views: int = opt.number("Augmented views per image.", minimum=0, default=0),
     augmentations: str = opt.text(
         "NAME,...", "Augmentations of the views.", default="rotate,crop,flip,color"
@@ -65,33 +59,29 @@ def run(
     """
     from rpml.runtime.context import Context
     from rpml.vision.backbone import Backbone
-    from rpml.vision.extract import Execution, Job
+    from rpml.vision.extract import Job, call_threads
     from rpml.vision.images import Views, find_images
-    from rpml.vision.pooling import Pooling, load_whitening
+    from rpml.vision.pooling import load_whitening
     from rpml.vision.resumable import PostProcess, ResumableExtraction
 
     if whiten is not None and whitening is not None:
         raise InputError("--whiten learns a whitening and --whitening applies one: give one")
-    if region_whitening is not None and descriptor.pool != "rmac":
-        raise InputError("--region-whitening needs --pool rmac, the only one with regions")
     applied = load_whitening(whitening) if whitening else None
     post = PostProcess(whiten, whiten_on, applied, folder_labels)
     recipe = descriptor.recipe(
-        pooling=Pooling(descriptor.pool, levels, whole_map, power),
         views=Views(views, tuple(filter(None, augmentations.split(","))), seed),
         average_views=average_views,
         max_pixels=max_pixels,
     )
-    execution = Execution(workers, strict=strict)
     extraction = ResumableExtraction(output, resume, force)
-    extraction.check([images, backbone, descriptor.sidecar])
+    extraction.check([images, backbone])
     files = find_images(images)
-    network = Backbone(backbone, descriptor.sidecar, execution.threads()[1])
-    job = Job(files, network, recipe, execution)
+    network = Backbone(backbone, call_threads(workers)[1])
+    job = Job(files, network, recipe, workers, strict)
     resumed, start = resume and extraction.directory.exists(), time.monotonic()
     try:
         context = Context(report=console.reporter())
-        written = extraction.extract(job, post, region_whitening, context)
+        written = extraction.extract(job, post, context)
     except KeyboardInterrupt:
         raise Interrupted("interrupted; repeat the command with --resume to continue") from None
     seconds, failures = time.monotonic() - start, str(extraction.table("failures.csv"))

@@ -204,7 +204,6 @@ IMAGES = argument("IMAGES", "A folder, a .txt list of paths, or one image.")
 class DescriptorOptions:
     """How an ONNX network describes an image."""
 
-    sidecar: str | None = text("FILE", "Input convention of the backbone; X.json or X.toml.")
     scales: str = text(
         "PIXELS,...", "Longer side of the image; scales are summed.", default="512,362,256"
     )
@@ -213,18 +212,14 @@ class DescriptorOptions:
     def recipe(self, **more: Any) -> Recipe:
         """Return the recipe of a descriptor; `more` are other fields of `Recipe`."""
         from rpml.vision.extract import Recipe
-        from rpml.vision.pooling import Pooling
 
-        scales = tuple(parse_numbers("--scales", self.scales))
-        return Recipe(scales, **{"pooling": Pooling(self.pool), **more})
+        return Recipe(tuple(parse_numbers("--scales", self.scales)), self.pool, **more)
 
     def job(self, path: str, workers: int | None) -> Job:
         from rpml.vision.backbone import Backbone
-        from rpml.vision.extract import Execution, Job
+        from rpml.vision.extract import Job, call_threads
 
-        execution = Execution(workers)
-        network = Backbone(path, self.sidecar, execution.threads()[1])
-        return Job((), network, self.recipe(), execution)
+        return Job((), Backbone(path, call_threads(workers)[1]), self.recipe(), workers)
 
 
 @option_group

@@ -32,7 +32,7 @@ OPENERS: dict[str, Opener] = {
     ".tsv": CsvSource,
 }
 SUFFIXES = tuple(OPENERS)
-TABLES = ("groups.csv", "labels.csv", "failures.csv", "whitening.npz", "regions.npz")
+TABLES = ("groups.csv", "labels.csv", "failures.csv", "whitening.npz")
 """What `rpml features` writes along with the vectors."""
 
 

@@ -75,7 +75,7 @@ def image_describer(
     backbone: Backbone, recipe: Recipe, whitening: Preprocessing | None = None
 ) -> Describe:
     """Return a function from the bytes of an image to its vector and a small picture of it."""
-    from rpml.vision.extract import Execution, extract
+    from rpml.vision.extract import extract
     from rpml.vision.images import ImageError, ImageFile, load_rgb
     from rpml.vision.pooling import whiten
 
@@ -90,7 +90,7 @@ def image_describer(
             except ImageError as error:  # without the temporary path
                 raise InputError(f"the uploaded image cannot be used: {error}") from None
             image = ImageFile("the uploaded image", path)
-            features = extract([image], backbone, recipe, Execution(workers=1, strict=True))
+            features = extract([image], backbone, recipe, workers=1, strict=True)
             picture = thumbnail(path, UPLOAD_SIDE)
         values = features.values if whitening is None else whiten(features.values, whitening)
         return np.asarray(values[0], np.float32), picture
