@@ -2,7 +2,8 @@
 
 FOLDER has nuisance/*.npz (X, y, nuisance, train) and queries/*.npz (D, Q, rel, grade). Of a
 nuisance set half of the classes are fitted, without labels, and the other half searched: Recall@1
-among all rows, and among rows of other values. Of a query set half of the queries are known without
+among all rows, and among rows of other values; "training" compares the map with and without its
+training on triplets across values. Of a query set half of the queries are known without
 their answers, and the other half searched: nDCG@10. Split 0 of a nuisance set is that of its file.
 
     python benchmarks/knowledge.py --data FOLDER
@@ -20,6 +21,7 @@ import numpy as np
 from common import RESULTS, publish
 
 from rpml import RPML
+from rpml.method.solver import across
 
 SPLITS = (0, 1, 2)
 SIZES = (64, 128)
@@ -116,6 +118,20 @@ def nuisance_rows(path, split):
         }
 
 
+def training_rows(path, split):
+    """What training across values adds to the whitening, and the evidence for it."""
+    X, y, v, train = nuisance_split(path, split)
+    measure, evidence, found = across.training_gain, [], []
+    for answer in (-np.inf, np.inf):
+        across.training_gain = lambda *a, forced=answer: evidence.append(measure(*a)) or forced
+        model = RPML(64, random_state=0).fit(X[train], nuisance=v[train])
+        found.append(recalls(model.transform(X[~train]), y[~train], v[~train])[0])
+    across.training_gain = measure
+    if evidence:
+        gain = found[1] - found[0]
+        yield {"set": path.stem, "split": split, "evidence": evidence[0], "gain": gain}
+
+
 def query_rows(path, split):
     """The fit without, with half of the queries and with a few, on one split of the queries."""
     data = np.load(path, allow_pickle=True)
@@ -156,11 +172,16 @@ def main() -> None:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     measured[kind] += KINDS[kind](file, split)
-                print(measured[kind][-1], flush=True)
+                print(kind, file.stem, split, flush=True)
     publish("knowledge", measured)
 
 
-KINDS = {"nuisance": nuisance_rows, "queries": query_rows, "erasure": erasure_rows}
+KINDS = {
+    "nuisance": nuisance_rows,
+    "queries": query_rows,
+    "erasure": erasure_rows,
+    "training": training_rows,
+}
 
 if __name__ == "__main__":
     main()

@@ -54,7 +54,7 @@ def test_triplets_across_values_train_where_held_out_rows_support_it(monkeypatch
         _ = trained.labels_
     assert (v_seen[anchor] != v_seen[positive]).all()
     assert (v_seen[anchor] == v_seen[negative]).all()
-    monkeypatch.setattr("rpml.method.solver.across.training_helps", lambda *_: False)
+    monkeypatch.setattr("rpml.method.solver.across.training_gain", lambda *_: 0.0)
     untrained = fitted(X[seen], 8, nuisance=v[seen])
     assert untrained.outcome_ == "learned axes"
     before, after = (

@@ -22,15 +22,15 @@ def judge_training(whitening: Whitening, rng: np.random.Generator) -> Whitening:
     assert choice is not None
     assert choice.nuisance is not None
     assert discounted is not None
-    if training_helps(discounted, rng):
+    if training_gain(discounted, rng) > const.CROSS_TRAINS:
         reason = f"{choice.reason}, and training on triplets across values ranks them higher still"
         nuisance = replace(choice.nuisance, reason=reason)
         choice = replace(choice, trains=True, reason=reason, nuisance=nuisance)
     return Whitening(whitening.preprocessing, choice)
 
 
-def training_helps(discounted: Discounted, rng: np.random.Generator) -> bool:
-    """Whether held-out rows rank their counterparts of other values higher by it.
+def training_gain(discounted: Discounted, rng: np.random.Generator) -> float:
+    """How much higher held-out rows rank their counterparts of other values, in standard errors.
 
     As in the views by which the whitening was judged, the rows and axes that make a map do not
     judge it. They are half of all, so the training itself has more to learn from.
@@ -50,7 +50,7 @@ def training_helps(discounted: Discounted, rng: np.random.Generator) -> bool:
         both = [untrained, times(Z, L.astype(Z.dtype))]
         before, after = log_ranks(discounted.judged, both, view.asked[: const.JUDGED_PAIRS]).T
         falls.append(before - after)
-    fall = np.concatenate([np.empty(0), *falls])
-    if len(fall) == 0:
-        return False
-    return bool(fall.mean() > const.CROSS_TRAINS * fall.std() / np.sqrt(len(fall)))
+    if not falls:
+        return 0.0
+    fall = np.concatenate(falls)
+    return float(fall.mean() / max(1e-12, fall.std() / np.sqrt(len(fall))))
