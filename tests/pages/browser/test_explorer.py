@@ -208,7 +208,7 @@ def test_nothing_lies_on_the_points(
     chrome: Chrome, explorer: str, report: str, page: str, width: int
 ) -> None:
     chrome.size(width, 844)
-    chrome.open(report if page == "report" else f"{explorer}/?beside=raw")
+    chrome.open(report if page == "report" else f"{explorer}/?other=raw")
     chrome.until("window.rpmlMaps && rpmlMaps.length === 2")
     covered = chrome.js(
         "return rpmlMaps.flatMap((map) => { const { canvas, width, height } = map;"

@@ -71,7 +71,7 @@ def test_neighbors_as_a_gallery(chrome: Chrome, gallery: str, named: Catalog) ->
 def test_an_uploaded_image_is_shown_and_placed(
     chrome: Chrome, gallery: str, sample: Sample
 ) -> None:
-    look(chrome, gallery, show="gallery", beside="raw")
+    look(chrome, gallery, show="gallery", other="raw")
     chrome.find("#upload").send_keys(str(sample.images / sample.ids[21]))
     chrome.until(f"{TILES} === 40")
     chrome.until("document.querySelector('#asked img')?.naturalWidth > 10")

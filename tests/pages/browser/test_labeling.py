@@ -147,7 +147,7 @@ def test_learn_again_shows_before_and_after(
     chrome.until("document.getElementById('learning').innerText.startsWith('Learning')")
     labeling.learner.join()
     chrome.until("document.getElementById('learning').innerText.startsWith('Learned from 90')")
-    chrome.until("rpmlMaps.length === 2 && document.getElementById('beside').value === 'learned'")
+    chrome.until("rpmlMaps.length === 2 && document.getElementById('other').value === 'learned'")
     assert "before" in chrome.text("#learning")
     chrome.find("#tab-neighbors").click()
     chrome.find("#query").send_keys(sample.ids[4] + "\n")

@@ -62,15 +62,15 @@ def test_linked_maps_and_three_lists(
     assert [e.text for e in chrome.all(".map-title")] == ["old.rpml", "new.rpml"]
     chrome.until("rpmlMaps.every((map) => map.selected === 9 && map.rings.length === 3)")
     x, y = chrome.js("return rpmlMaps[1].toScreen(rpmlMaps[1].x[100], rpmlMaps[1].y[100])")
-    chrome.move_to("#map-beside", x, y)
+    chrome.move_to("#map-other", x, y)
     chrome.until("rpmlMaps[1].hover >= 0 && rpmlMaps[0].hover === rpmlMaps[1].hover")
     chrome.find("input[name=tool][value=box]").click()
-    chrome.drag("#map-beside", (5, 5), (200, 300))
+    chrome.drag("#map-other", (5, 5), (200, 300))
     chrome.until("rpmlMaps[0].selection?.some(Boolean)")
     assert chrome.js("return rpmlMaps[0].selection === rpmlMaps[1].selection")
-    chrome.choose("#beside", "")
+    chrome.choose("#other", "")
     chrome.until("rpmlMaps.length === 1")
-    assert not chrome.find("#map-beside").is_displayed()
+    assert not chrome.find("#map-other").is_displayed()
 
 
 def test_the_report_compares_both(chrome: Chrome, report: str) -> None:

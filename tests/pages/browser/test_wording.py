@@ -119,10 +119,10 @@ def test_codes_have_intervals(chrome: Chrome, report: str) -> None:
     assert all(" – " in cell and "bytes" in cell for cell in cells)
 
 
-@pytest.mark.parametrize("beside", ["", "raw"])
-def test_the_legend_is_in_view_below_the_map(chrome: Chrome, explorer: str, beside: str) -> None:
+@pytest.mark.parametrize("other", ["", "raw"])
+def test_the_legend_is_in_view_below_the_map(chrome: Chrome, explorer: str, other: str) -> None:
     chrome.size(1280, 860)
-    look(chrome, explorer, color="cluster", beside=beside)
+    look(chrome, explorer, color="cluster", other=other)
     chrome.until("document.querySelectorAll('#legend button').length > 10")
     assert (
         chrome.js("return document.querySelector('#legend').getBoundingClientRect().bottom") < 860

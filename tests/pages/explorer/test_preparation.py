@@ -1,4 +1,4 @@
-"""The file beside the model that holds the maps and the clusters."""
+"""The file next to the model that holds the maps and the clusters."""
 
 from __future__ import annotations
 

@@ -238,12 +238,12 @@ def assault(client: Client, count: int) -> None:
     assert client.json("/api/neighbors", row=7)["query"]["row"] == 7
 
 
-def test_survives_malformed_requests_beside_64_clients(client: Client) -> None:
+def test_survives_malformed_requests_next_to_64_clients(client: Client) -> None:
     assault(client, 1000)
 
 
 @pytest.mark.slow
-def test_survives_10000_malformed_requests_beside_64_clients(client: Client) -> None:
+def test_survives_10000_malformed_requests_next_to_64_clients(client: Client) -> None:
     assault(client, 10_000)
 
 

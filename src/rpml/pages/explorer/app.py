@@ -112,8 +112,8 @@ def make_app(
     """Build the application with host checks and security headers.
 
     `describe` maps the bytes of an uploaded image to a vector and a picture. `hosts` are accepted
-    host names besides the loopback ones. With `labeling` the page can label items and train again.
-    `scale` adds to each neighbor the share of random pairs that are less similar.
+    next to the loopback names. With `labeling` the page can label items and train again. `scale`
+    adds to each neighbor the share of random pairs that are less similar.
     """
     parts = {"has_pictures": pictures, "accepts_images": describe, "can_label": labeling}
     answers = Answers(catalog, {name: part is not None for name, part in parts.items()}, scale)

@@ -7,7 +7,7 @@ import { $, Problem, ask, calm, checked, complain, download, page, say, views } 
 import { nextTool, select, selectButton, startSelection } from "./selection.js";
 import { findRows, isFiltered, showMatches, startTable } from "./table.js";
 
-const DEFAULTS = { id: "", upload: "", k: "20", across: "", tab: "neighbors", cluster: "", sort: "size", map: "rpml", beside: "", color: "", view: "", q: "", where: "", by: "", show: "list" };
+const DEFAULTS = { id: "", upload: "", k: "20", across: "", tab: "neighbors", cluster: "", sort: "size", map: "rpml", other: "", color: "", view: "", q: "", where: "", by: "", show: "list" };
 const ALLOWED = { tab: ["neighbors", "table", "clusters", "labels"], show: ["list", "gallery"], sort: ["size", "impurity", "name"], k: ["10", "20", "50", "100"] };
 const narrow = matchMedia("(max-width: 61.99rem)");
 let focusResults = false; // after an item was chosen in a list or searched for
@@ -50,7 +50,7 @@ function update(before) {
   if (changed("show") && chosen() && page.results.rpml) showResults();
   if (changed("cluster")) showCluster();
   if (changed("sort")) listClusters();
-  if (changed("map", "beside")) showMaps();
+  if (changed("map", "other")) showMaps();
   if (changed("q")) showQuery();
   if (changed("q", "where", "by") || (changed("tab") && page.state.tab === "table")) findRows();
   else if (changed("tab")) showMatches();
@@ -255,7 +255,7 @@ function listen() {
     $(`tab-${name}`).addEventListener("keydown", tabKeys);
   }
   $("sort").addEventListener("change", () => go({ sort: $("sort").value }));
-  $("beside").addEventListener("change", () => go({ beside: $("beside").value }, false));
+  $("other").addEventListener("change", () => go({ other: $("other").value }, false));
   $("color").addEventListener("change", () => go({ color: $("color").value }, false));
   $("zoom-in").addEventListener("click", () => page.maps.forEach((map) => map.zoomIn(1.6)));
   $("zoom-out").addEventListener("click", () => page.maps.forEach((map) => map.zoomIn(1 / 1.6)));
@@ -290,7 +290,7 @@ async function start() {
   } catch (problem) {
     return complain(problem, start);
   }
-  if (page.about.spaces.second) DEFAULTS.beside = "second"; // two models: their maps side by side
+  if (page.about.spaces.second) DEFAULTS.other = "second"; // two models: their maps side by side
   page.state = readAddress();
   if (page.state.tab === "labels" && !page.about.can_label) page.state.tab = "neighbors";
   describe();

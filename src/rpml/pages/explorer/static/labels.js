@@ -12,7 +12,7 @@ async function post(path, body = {}) {
   return (await checked(response)).json();
 }
 
-/* Run an action; what goes wrong is said on the page. */
+/* Run an action; the page shows what goes wrong. */
 function attempt(action) {
   return async (...given) => {
     try { return await action(...given); } catch (problem) { return complain(problem); }
@@ -114,7 +114,7 @@ function showLearning(now) {
     const { before, after, gain } = now.recall;
     const points = (share) => `${share > 0 ? "+" : share < 0 ? "\u2212" : ""}${Math.abs(100 * share).toFixed(1)}`;
     $("learning").textContent = `Learned from ${views.counted(now.n_labeled, "label")}. The nearest labeled item has the same label (Recall@1) for ${(100 * before.value).toFixed(1)}% of the labeled items before, ${(100 * after.value).toFixed(1)}% after: ${points(gain.value)} points, 95% interval ${points(gain.low)} to ${points(gain.high)}. The labels were used to learn, so the gain on other items is smaller.`;
-    attempt(async () => { await relearned(); go({ map: "rpml", beside: "learned" }, false); })();
+    attempt(async () => { await relearned(); go({ map: "rpml", other: "learned" }, false); })();
   } else $("learning").textContent = "";
 }
 

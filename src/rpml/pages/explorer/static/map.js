@@ -6,7 +6,7 @@ import { select, showSelection, toggle } from "./selection.js";
 import { forgetCells, showMatches } from "./table.js";
 
 const { Scatter, Legend, color, unpack } = window.rpml;
-const CANVASES = ["map", "map-beside"];
+const CANVASES = ["map", "map-other"];
 const MOST_RINGS = 100; // around the items of a cluster
 const ANCHORS = 4; // items that an uploaded query is placed between
 const scatters = [];
@@ -36,13 +36,13 @@ function cover(text, working) {
 function spacesShown() {
   const known = (space) => page.about.spaces[space];
   const first = known(page.state.map) ? page.state.map : "rpml";
-  return [first, page.state.beside].filter((space, i) => known(space) && (i === 0 || space !== first));
+  return [first, page.state.other].filter((space, i) => known(space) && (i === 0 || space !== first));
 }
 
 export async function showMaps() {
   const spaces = spacesShown();
   for (const input of document.querySelectorAll("input[name=map]")) input.checked = input.value === spaces[0];
-  $("beside").value = spaces[1] || "";
+  $("other").value = spaces[1] || "";
   try {
     await Promise.all(spaces.map(async (space) => {
       points[space] = points[space] || unpack(await (await request("/api/map", { space }, `map-${space}`)).arrayBuffer());
@@ -52,7 +52,7 @@ export async function showMaps() {
     return complain(problem, showMaps);
   }
   if (spacesShown().join() !== spaces.join()) return; // others were chosen meanwhile
-  $("map-beside").parentElement.hidden = spaces.length < 2;
+  $("map-other").parentElement.hidden = spaces.length < 2;
   spaces.forEach((space, i) => {
     const { x, y } = points[space];
     if (scatters[i]) scatters[i].setPoints(x, y);
@@ -190,13 +190,13 @@ function placeOf(map) {
 export function listSpaces() {
   const spaces = Object.entries(page.about.spaces);
   $("which").replaceChildren($("which").firstElementChild, ...spaces.map(([space, { title }]) => {
-    const onchange = () => go({ map: space, beside: page.state.beside === space ? "" : page.state.beside }, false);
+    const onchange = () => go({ map: space, other: page.state.other === space ? "" : page.state.other }, false);
     const input = views.element("input", { type: "radio", name: "map", value: space, checked: space === page.state.map, onchange });
     return views.element("label", {}, input, views.element("span", { textContent: title }));
   }));
-  $("beside").replaceChildren(views.element("option", { value: "", textContent: "nothing" }),
+  $("other").replaceChildren(views.element("option", { value: "", textContent: "nothing" }),
     ...spaces.map(([value, { title }]) => views.element("option", { value, textContent: title })));
-  $("beside").value = page.state.beside;
+  $("other").value = page.state.other;
   $("ring-key").replaceChildren("Neighbors by", ...spaces.flatMap(([space, { title }]) => [views.element("i", { className: `ring ${space}` }), ` ${title} `]));
 }
 

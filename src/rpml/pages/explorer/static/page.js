@@ -3,7 +3,7 @@ import * as views from "./views.js";
 
 export const $ = (id) => document.getElementById(id);
 export { views };
-/* state: what is looked at; about: what the server said of itself; maps: each a Scatter, once
+/* state: what is looked at; about: what the server answered about itself; maps: each a Scatter, once
    drawn; results: the neighbors by space. */
 export const page = { state: {}, about: null, maps: [], results: {} };
 
@@ -53,7 +53,7 @@ export function complain(problem, retry) {
 }
 
 export function calm() { $("alert").hidden = true; }
-export function say(text) { $("said").textContent = text; }
+export function say(text) { $("announcement").textContent = text; }
 
 export function download(path, parameters) {
   const href = `${path}?${new URLSearchParams(parameters)}`;
