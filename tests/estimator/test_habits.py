@@ -9,11 +9,12 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
-from rpml import RPML
+from rpml import RPML, compare
 from rpml.evaluation.diagnostics import diagnose
 from rpml.evaluation.metrics import recall_at_k
 from rpml.runtime.rows import unit_rows
 from rpml.runtime.threads import thread_count
+from rpml.search import Index
 from tests.problems import blobs
 
 
@@ -180,5 +181,10 @@ def test_names_and_containers_stay_outside(data):
     assert figures[0] == figures[1]
 
 
-def test_the_signature_of_fit_is_short():
-    assert len(str(inspect.signature(RPML.fit))) < 700
+@pytest.mark.parametrize(
+    "function",
+    [RPML.fit, RPML.transform, RPML.score, compare, Index.add, Index.search, recall_at_k],
+)
+def test_signatures_are_short(function):
+    """A notebook shows them: names, not what NumPy's types are made of."""
+    assert len(str(inspect.signature(function))) < 400

@@ -1,5 +1,7 @@
 """Methods of a fitted model: embed rows, predict clusters, suggest labels, save and load."""
 
+from __future__ import annotations
+
 from copy import copy
 from numbers import Integral
 from os import PathLike

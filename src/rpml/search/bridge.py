@@ -1,5 +1,7 @@
 """Linear maps between encoders, so that an old index can answer queries of a new encoder."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

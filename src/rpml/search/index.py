@@ -1,5 +1,7 @@
 """An index that scans codes, and the model that embeds queries."""
 
+from __future__ import annotations
+
 import os
 import warnings
 from os import PathLike
