@@ -229,7 +229,6 @@ def _describe(value: object) -> object:
 def rebuild_model(
     cls: type[Model], arrays: Arrays, metadata: Json, path: str | PathLike[str]
 ) -> Model:
-    """Rebuild an estimator from the arrays and metadata of a file."""
     try:
         return _rebuild(cls, arrays, metadata)
     except ModelFormatError as error:

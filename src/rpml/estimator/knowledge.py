@@ -235,7 +235,6 @@ def fit_inputs(model: Any, X: Array, y: ArrayLike | None, **known: Any) -> FitIn
 
 
 def check_size(n_components: int | None, d: int) -> None:
-    """Raise ValueError for more components than features."""
     if n_components is not None and n_components > d:
         raise ValueError(
             f"n_components={n_components} must not exceed the {counted(d, 'feature')} of X."

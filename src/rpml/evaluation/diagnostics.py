@@ -196,7 +196,6 @@ def _is_repeatable(setting: object) -> bool:
 
 
 def _unknown(key: str, reason: str) -> Diagnostic:
-    """Return a diagnostic that was not measured, with the reason."""
     return Diagnostic(key, _TEXTS[key][0], float("nan"), "not measured", reason)
 
 

@@ -242,12 +242,10 @@ class NCA(LinearBaseline):
 
 
 def seeded(estimator: Callable[..., Transformer], **settings: object) -> Build:
-    """Return the constructor of an estimator with a random_state."""
     return lambda n_components, seed: estimator(n_components, random_state=seed, **settings)
 
 
 def unseeded(estimator: Callable[..., Transformer], **settings: object) -> Build:
-    """Return the constructor of a deterministic estimator."""
     return lambda n_components, seed: estimator(n_components, **settings)
 
 

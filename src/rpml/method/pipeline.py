@@ -127,7 +127,6 @@ class Stages:
     context: Context
 
     def whiten(self, X: Array, inputs: FitInputs) -> Whitening:
-        """Choose the whitening."""
         with self.context.reporting("whiten"):
             return choose_whitening(X, inputs, self.settings, self.context)
 
@@ -293,7 +292,6 @@ class Stages:
         return np.eye(p, l) if isinstance(init, str) else given_subspace(init, p, l)
 
     def start(self, Z: Array, whitening: Whitening) -> Start:
-        """Return the initial L and theta."""
         settings, L = self.settings, self.leading_axes(whitening)
         if isinstance(settings.init, str) and settings.init == "random":
             L = random_subspace(len(L), L.shape[1], self.context.rng("init"))

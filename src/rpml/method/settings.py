@@ -87,7 +87,6 @@ class FitInputs:
 
     @property
     def labeled_mask(self) -> NDArray[np.bool_]:
-        """Rows of a given class."""
         if self.supervision is None:
             return np.zeros(len(self.groups), bool)
         return self.supervision.is_classed()

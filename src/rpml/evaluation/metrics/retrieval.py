@@ -64,7 +64,6 @@ def recall_at_k(
 
 
 def warn_of_trivial(y: ArrayLike, n: int, ks: Sequence[int]) -> None:
-    """Warn if Recall@K is trivial."""
     classes = np.bincount(checked_codes(y, n))
     reasons = []
     if len(classes) == 1:
@@ -274,13 +273,11 @@ def ndcg_at_10(
 
 
 def check_metric(metric: str) -> None:
-    """Raise ValueError for an unknown metric."""
     if metric not in ("cosine", "euclidean"):
         raise ValueError(f"metric must be 'cosine' or 'euclidean', got {metric!r}")
 
 
 def checked_ks(ks: int | Sequence[int]) -> list[int]:
-    """Return the ks as a list of positive integers."""
     listed: list[int] = np.atleast_1d(ks).tolist()
     if not listed or not all(type(k) is int and k >= 1 for k in listed):
         raise ValueError(f"every K in ks must be an integer of at least 1, got {ks!r}")

@@ -182,7 +182,6 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return GraphAscent(affinity_graph(neighbors, self.affinity), float(self.gamma), merge)
 
     def check_parameters(self) -> None:
-        """Raise ValueError for an invalid setting."""
         self._validate_params()
         if isinstance(self.epsilon, bool):  # a number to scikit-learn
             raise ValueError(f"epsilon={self.epsilon}: use 'auto' or a positive number")

@@ -220,7 +220,6 @@ def nearest_by_unions(
 
 
 def empty_heaps(n: int, k: int, dtype: DTypeLike = np.float32) -> Heaps:
-    """Return n heaps of k empty slots."""
     return np.full((n, k), -np.inf, dtype=dtype), np.full((n, k), EMPTY_SLOT, dtype=np.int32)
 
 
@@ -237,7 +236,6 @@ def push_scores(
 
 
 def sort_heaps(heaps: Heaps) -> None:
-    """Sort heaps into lists, best first."""
     vals, idx = heaps
     run_chunks(lambda _, a, b: _sort(vals[a:b], idx[a:b]), len(vals), 256)
 

@@ -118,7 +118,6 @@ class SolverState:
     history: dict[str, list[float]] = field(default_factory=dict)
 
     def record(self, **values: float) -> None:
-        """Append to the curves of the history."""
         for name, value in values.items():
             self.history.setdefault(name, []).append(float(value))
 

@@ -51,7 +51,6 @@ Start = tuple[Array, Array | None]
 
 
 def principal_subspace(Z: Array, l: int) -> Array:
-    """Return the leading principal axes of Z."""
     axes = principal_axes(Z, unit_input=False).axes[:, :l]
     if axes.shape[1] == l:
         return axes

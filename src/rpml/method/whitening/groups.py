@@ -182,7 +182,6 @@ def split_half_agreement(
 
 
 def no_groups(n: int) -> Groups:
-    """n rows that are in no group."""
     return np.full(n, -1, np.intp)
 
 
@@ -194,7 +193,6 @@ def representatives(groups: Groups) -> tuple[Index, Index]:
 
 
 def group_means(Z: Array, of_row: Index) -> Array:
-    """The mean row of each instance."""
     sums = np.zeros((of_row.max() + 1, Z.shape[1]), Z.dtype)
     np.add.at(sums, of_row, Z)
     return np.asarray(sums / np.bincount(of_row)[:, None].astype(Z.dtype))
