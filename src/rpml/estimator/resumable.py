@@ -129,6 +129,7 @@ class ResumableFit(ResumableRun):
                 model.learn_codebooks(rows, self.code_bytes)
             if data.feature_names is not None:
                 model.feature_names_in_ = as_ids(data.feature_names)
+            data.check_unchanged()
             run: Json = {"command": "fit", "options": dict(self.notes), "fingerprint": key}
             run["interrupted"] = stopped
             save_model(model, self.path, run, self.exemplars, self.training, replaces)

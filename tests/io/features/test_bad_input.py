@@ -205,3 +205,17 @@ def test_fewer_ids_than_rows(tmp_path, X):
     np.save(tmp_path / "x.npy", X)
     (tmp_path / "x.ids.csv").write_text("id\na\nb\n")
     assert "23 rows and 2 ids" in refusal(tmp_path / "x.npy")
+
+
+def test_an_archive_that_unpacks_to_gigabytes_is_refused(tmp_path):
+    """300 MB of zeros in 300 kB; the header and the archive agree."""
+    with (
+        zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("X.npy", "w", force_zip64=True) as file,
+    ):
+        shape = {"descr": "<f4", "fortran_order": False, "shape": (75_000, 1000)}
+        np.lib.format.write_array_header_1_0(file, shape)
+        for _ in range(75):
+            file.write(bytes(4_000_000))
+    with pytest.raises(InputError, match="not data"):
+        read_features(tmp_path / "x.npz")

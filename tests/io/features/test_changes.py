@@ -49,11 +49,21 @@ def test_rows_of_any_layout_are_read_as_they_are(mapped):
         np.testing.assert_array_equal(np.concatenate(found), rows)
 
 
+def test_a_mapped_file_that_was_rewritten_is_noticed(mapped):
+    features = read_features(mapped)
+    features.check_unchanged()
+    os.utime(mapped, ns=(0, 0))
+    with pytest.raises(InputError, match="was changed"):
+        features.check_unchanged()
+
+
 def test_a_mapped_file_that_was_replaced_or_removed_is_intact(mapped):
     features = read_features(mapped)
     np.save(mapped.with_name("new.npy"), np.zeros((2, 2)))
     os.replace(mapped.with_name("new.npy"), mapped)
+    features.check_unchanged()
     mapped.unlink()
+    features.check_unchanged()
     assert features.values.sum() == 40_000
 
 

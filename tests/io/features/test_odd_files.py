@@ -1,5 +1,7 @@
 """Ids and labels that no user means, and some do: a sentence, or what they say."""
 
+import tracemalloc
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -78,3 +80,18 @@ def test_ids_of_another_shape(tmp_path, shape):
     np.savez(tmp_path / "x.npz", X=X, ids=np.zeros(shape, int))
     with pytest.raises(InputError, match=r"x\.npz\['ids'\] has shape .* one dimension"):
         read_features(tmp_path / "x.npz")
+
+
+def test_a_small_table_that_unpacks_to_gigabytes(tmp_path):
+    """Refused by its number of rows, not by the memory it takes."""
+    zeros = pa.table({"label": np.zeros(2**22, np.int64)})
+    with pq.ParquetWriter(tmp_path / "y.parquet", zeros.schema) as writer:
+        for _ in range(12):
+            writer.write_table(zeros)
+    assert (tmp_path / "y.parquet").stat().st_size < 10**6
+    tracemalloc.start()
+    with pytest.raises(InputError, match="has 50,331,648 values, the features have 3 rows"):
+        read_labels(tmp_path / "y.parquet", 3)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 2**24

@@ -98,6 +98,8 @@ def test_whole_numbers_in_the_first_lines(tmp_path):
         ("x.jsonl", b"null\nnull\n", "a line is null"),  # at which Arrow ends the process
         ("x.jsonl", b'\xef\xbb\xbf null\n{"v": [1]}\n', "a line is null"),
         ("x.jsonl", b'{"v": [1, 2]}\n' * 10**5 + b"null\n" * 10**6, "a line is null"),
+        ("x.jsonl", b'{"v": ' + b"[" * 5000 + b"]" * 5000 + b"}", "nested too deeply"),
+        ("x.jsonl", b'{"]": ' * 9999 + b"1" + b"}" * 9999, "nested too deeply"),
         ("x.feather", b"ARROW1 and no more", "not a complete feather file"),
     ],
 )
@@ -106,6 +108,14 @@ def test_damage_is_one_sentence(tmp_path, name, content, message):
     with pytest.raises(InputError, match=message) as caught:
         read_features(tmp_path / name)
     assert "\n" not in str(caught.value)
+
+
+def test_brackets_in_text_and_beside_each_other_are_not_nested(tmp_path):
+    path = tmp_path / "x.jsonl"
+    rows = [{"v": [1, 2], "text": "[{" * 99, "more": [[]] * 99}, {"v": [3, 4], "text": '"[' * 99}]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    found = read_features(path, ReadOptions(columns=("v",)))
+    assert found.values.tolist() == [[1, 2], [3, 4]]
 
 
 def test_offsets_that_lead_out_of_a_feather_file(tmp_path):

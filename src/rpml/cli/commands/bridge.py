@@ -39,6 +39,8 @@ def run(
     check_model_output(output, force, [old, new])
     data = [reading.open(path).load() for path in (old, new)]
     bridge = learn_bridge(*pair_by_id(*data), seed)
+    for rows in data:
+        rows.check_unchanged()
     options = {"features": new, "old": old, "seed": seed}
     save_model(bridge.model, output, {"options": options}, overwrite=force)
     fields: dict[str, object] = {

@@ -47,6 +47,8 @@ def run(
         fitted.update(*rows, max_iter=max_iter)
         if names is not None:
             fitted.feature_names_in_ = names
+        for loaded in data:
+            loaded.check_unchanged()
         save_model(fitted, target, {"command": "update"}, exemplars=True, overwrite=force)
     fields = {
         "output": str(target),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".jsonl": "json"}
 SUFFIXES = tuple(FORMATS)
+PACKED = tuple(suffix for suffix, kind in FORMATS.items() if kind != "json")
+MAX_NESTING = 64
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _PAGES = 2**22  # bytes of a remote column that are read at a time
 
 
@@ -108,11 +112,21 @@ class ArrowFile:
 
 
 def _check_objects(path: Path) -> None:
-    """Raise ValueError if a line is null, at which Arrow crashes."""
+    """Raise ValueError for lines that crash Arrow: null, and too deeply nested objects."""
     with open(path, "rb") as file:
         for line in file:
             if line.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"null"):
                 raise ValueError("a line is null instead of an object")
+            opened = line.count(b"[") + line.count(b"{")
+            if opened > MAX_NESTING and _nesting(line) > MAX_NESTING:
+                raise ValueError("it is nested too deeply")
+
+
+def _nesting(line: bytes) -> int:
+    """Return the depth of the lists and objects of a line."""
+    signs = np.frombuffer(_STRING.sub(b"", line), np.uint8)
+    steps = np.isin(signs, (ord("["), ord("{"))).astype(int) - np.isin(signs, (ord("]"), ord("}")))
+    return int(np.cumsum(steps).max(initial=0))
 
 
 def _is(kind: pa.DataType, *names: str) -> bool:

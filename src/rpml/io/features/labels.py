@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.io.features.arrow_files import PACKED, ArrowFile, is_plain
 from rpml.io.features.arrow_files import SUFFIXES as ARROW
-from rpml.io.features.arrow_files import ArrowFile, is_plain
 from rpml.io.features.numpy_files import NpzFile, check_dtype, load_npy
 from rpml.io.features.reading import check_readable, shard_paths
-from rpml.io.features.source import Ids, is_id_name
+from rpml.io.features.source import Ids, check_compression, is_id_name
 from rpml.io.features.text_files import csv_rows, is_number, read_column, without_mark
 from rpml.runtime.errors import InputError
 from rpml.runtime.outputs import check_written_together
@@ -46,6 +46,8 @@ def read_labels(
     path = Path(path)
     check_readable(path)
     check_written_together(path)
+    if path.suffix.lower() in PACKED:
+        _check_size(path, n_rows, id_column)
     read, keys = _read(path, column, id_column)
     values = _without_missing(read, path)
     while keys is None and len(values) > n_rows and values[-1] is None:  # trailing blank lines
@@ -122,6 +124,15 @@ def _wrong_count(path: Path, found: int, n_rows: int) -> InputError:
         f"{path} has {counted(found, 'value')}, the features have {counted(n_rows, 'row')}: "
         "give one (it may be empty) for every row in order, or ids on both sides"
     )
+
+
+def _check_size(path: Path, n_rows: int, id_column: str | None) -> None:
+    """Raise InputError, before decompression, for a table with far too many repeated values."""
+    file = ArrowFile(path)
+    if any(name == id_column or is_id_name(name) for name in file.names):
+        check_compression(str(path), 16 * file.n_rows, path.stat().st_size)
+    elif file.n_rows > 2 * max(1, n_rows):  # some trailing rows may be empty
+        raise _wrong_count(path, file.n_rows, n_rows)
 
 
 def _read(

@@ -18,6 +18,7 @@ from rpml.io.features.source import (
     Ids,
     ReadOptions,
     as_ids,
+    check_compression,
 )
 from rpml.io.features.text_files import csv_rows, read_column
 from rpml.runtime.context import file_fingerprint
@@ -134,7 +135,9 @@ class ArraySource(FeatureSource):
         for _ in self.batches():
             pass
         values = self._array.astype(self._native, copy=False)
-        return Features(values, self._ids, self.id_name, self.feature_names, self.name)
+        mapped = self.stamp if isinstance(values, np.memmap) else None
+        names = self.id_name, self.feature_names, self.name
+        return Features(values, self._ids, *names, mapped=mapped)
 
 
 class RemoteArray(ArraySource):
@@ -205,6 +208,7 @@ class NpzFile:
         try:
             with zipfile.ZipFile(self.path) as archive, archive.open(name + ".npy") as file:
                 entry = archive.getinfo(name + ".npy")
+                check_compression(label, entry.file_size, entry.compress_size)
                 shape, order, dtype = _checked_header(file, entry.file_size, label)
                 held = math.prod(shape) * dtype.itemsize
                 values = np.frombuffer(bytearray(file.read(held)), dtype)

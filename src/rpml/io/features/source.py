@@ -23,6 +23,7 @@ Columns = Mapping[str, object]
 Stamp = tuple[str, int, int, int]
 _ID_NAMES = {"id", "ids", "key", "index", "uuid", "__index_level_0__"}
 BATCH_BYTES = 2**25
+LARGE, MOST_COMPRESSION = 2**28, 100  # real vectors compress by half, zeros by a factor of 1000
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,17 @@ def file_stamp(path: str | Path) -> Stamp:
     return str(path), status.st_ino, status.st_size, status.st_mtime_ns
 
 
+def changed_error(path: str) -> InputError:
+    """Return the exception for a file that changed under its reader."""
+    return InputError(f"{path} was changed while it was read: run again when it is complete")
+
+
+def check_compression(name: str, unpacked: int, stored: int) -> None:
+    """Raise InputError for a small file that would decompress to fill the memory."""
+    if unpacked > LARGE and unpacked > MOST_COMPRESSION * max(1, stored):
+        raise InputError(f"{name} unpacks to {unpacked / 1e9:.1f} GB: it is not data")
+
+
 @dataclass(frozen=True)
 class Batch:
     """Consecutive rows; `lines` are line numbers of a text file, `kept` the columns to copy."""
@@ -69,6 +81,16 @@ class Features:
     name: str = "X"
     columns: Mapping[str, Sequence[object]] = field(default_factory=dict)
     """Columns that are not features, where the workers of a cluster read them."""
+    mapped: Stamp | None = None
+    """Of the file, if the values are mapped and so change with it."""
+
+    def check_unchanged(self) -> None:
+        """Raise InputError if the mapped file was rewritten; a replaced or deleted one stays."""
+        if self.mapped is None or not os.path.exists(self.mapped[0]):
+            return
+        now = file_stamp(self.mapped[0])
+        if now[1] == self.mapped[1] and now != self.mapped:
+            raise changed_error(now[0])
 
 
 class FeatureSource(ABC):
@@ -134,7 +156,7 @@ class FeatureSource(ABC):
             return
         path = self.stamp[0]
         if not os.path.exists(path) or file_stamp(path) != self.stamp:
-            raise InputError(f"{path} was changed while it was read: run again when it is complete")
+            raise changed_error(path)
 
     def load(self) -> Features:
         """Load every row (a subclass may map the file instead)."""
