@@ -227,6 +227,11 @@ def test_refusals(rows, ranges):
     with pytest.raises(ValueError, match="no int8 ranges"):
         make_codec("int8", 20, None, None, True)
     codec = make_codec("int8", 12, ranges, None, True)
-    for wrong in (codec.encode(rows[:, :12])[:, :5], np.zeros((2, 12), np.uint8), np.zeros(12)):
+    for wrong in (
+        codec.encode(rows[:, :12])[:, :5],
+        np.zeros((2, 12), np.uint8),
+        np.zeros(12),
+        [[1]],
+    ):
         with pytest.raises(ValueError, match="another model, size or output"):
             codec.decode(wrong)

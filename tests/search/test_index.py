@@ -96,6 +96,8 @@ def test_a_filter_limits_what_is_returned(model, rows):
     few = np.zeros(len(rows), bool)
     few[[4, 9]] = True
     assert sorted(index.search(rows[0], k=5, where=few).ids[0].tolist()) == [4, 9]
+    none = index.search(rows[:3], k=5, where=np.zeros(len(rows), bool))
+    assert none.scores.shape == none.ids.shape == (3, 0)
     with pytest.raises(ValueError, match="where must hold True or False"):
         index.search(rows[:1], where=few[:5])
 

@@ -36,6 +36,11 @@ def test_faiss_finds_nearly_the_same(model, rows, output, tmp_path):
     assert same > 0.75  # L2 differs from the cosine by the norms of the centroids
 
 
+def test_an_index_without_rows_is_refused(model):
+    with pytest.raises(ValueError, match="The index is empty"):
+        faiss_index(Index(model))
+
+
 def test_integer_ids_are_kept(model, rows):
     ids = 7 * np.arange(len(rows)) + 3
     index = Index(model, output="int8").add(rows, ids)

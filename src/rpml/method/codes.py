@@ -115,6 +115,7 @@ class Codec(ABC):
 
     def check(self, codes: Codes) -> Codes:
         """Raise ValueError for codes of another type, or of a model of another size."""
+        codes = np.asarray(codes)
         if codes.dtype != self.dtype or codes.ndim != 2 or codes.shape[1] != self.width:
             expected = f"(n, {self.width}) of {np.dtype(self.dtype)}"
             raise ValueError(

@@ -234,6 +234,9 @@ class Index:
         """Return scores and rows of the best, rescored if there are finer codes."""
         allowed = len(self) if mask is None else int(mask.sum())
         k = min(k, allowed)
+        if not k:  # the filter admits no row
+            none = (len(queries), 0)
+            return np.empty(none, np.float32), np.empty(none, np.intp)
         first = k if self._finer is None else min(k * oversample, allowed)
         if self._scan is None:
             self._scan = CodeScan(self.codec, self.codes)

@@ -24,6 +24,8 @@ def faiss_index(index: Index, cells: int = 0) -> Any:
     scan of all codes finds.
     """
     faiss = require("faiss", "export", "faiss export")
+    if not len(index):
+        raise ValueError("The index is empty: add rows first.")
     codec, codes, ids = index.codec, index.codes, index.ids
     size, axes = codec.width * codec.centroids.shape[2], codec.centroids.shape[2]
     inner = faiss.IndexPQ(size, codec.width, 8, faiss.METRIC_L2)
