@@ -10,7 +10,7 @@ import pytest
 
 from rpml.runtime.context import file_fingerprint
 from rpml.runtime.errors import InputError, WriteError, write_error
-from rpml.runtime.files import atomic_output, atomic_outputs, folder_outputs
+from rpml.runtime.files import atomic_output, atomic_outputs, folder_outputs, remove_leftovers
 from rpml.runtime.outputs import Manifest
 from tests.faults.shim import FAULTS, NOT_REACHED, run_forked
 
@@ -216,6 +216,23 @@ def test_what_stands_where_drafts_go_is_neither_followed_nor_emptied(tmp_path, p
         write(tmp_path / "f", "x")
     assert names(tmp_path) == sorted([hidden.name, "mine"])
     assert contents(tmp_path / "mine") == {"thesis": "mine"}
+
+
+def test_leftovers_of_the_dead_are_removed_and_drafts_of_the_living_stay(tmp_path):
+    dead = killed_draft(tmp_path / "f")
+    with atomic_output(tmp_path / "g", False) as draft:
+        draft.write_text("x")
+        remove_leftovers(tmp_path)
+        assert draft.exists()
+    assert not dead.parents[1].exists()
+    assert contents(tmp_path) == {"g": "x"}
+
+
+def test_what_a_nested_writer_leaves_is_not_published(tmp_path):
+    with folder_outputs(tmp_path / "d", False) as scratch:
+        killed_draft(scratch / "model")
+        write(scratch / "other", "x")
+    assert names(tmp_path / "d") == ["other", "rpml.json"]
 
 
 def test_drafts_are_private_and_outputs_follow_the_umask(tmp_path):

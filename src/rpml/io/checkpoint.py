@@ -4,7 +4,6 @@ import hashlib
 import json
 import logging
 import os
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -23,7 +22,7 @@ from rpml.io.container import (
 )
 from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError, ModelFormatError, write_error
-from rpml.runtime.files import HIDDEN, is_private, locked
+from rpml.runtime.files import is_private, locked, remove_leftovers
 from rpml.runtime.schema import Schema
 
 logger = logging.getLogger(__name__)
@@ -83,9 +82,7 @@ def remove_checkpoint(directory: str | Path) -> None:
     directory = Path(directory)
     for path in _stages(directory):
         path.unlink()
-    for path in directory.glob(f".*{HIDDEN}"):
-        if is_private(path):
-            shutil.rmtree(path)
+    remove_leftovers(directory)
     with suppress(OSError):
         directory.rmdir()
 
@@ -121,6 +118,7 @@ class Checkpoint:
     ) -> None:
         self.directory, self._run = Path(directory), _run(data, settings)
         check_directory(self.directory)
+        remove_leftovers(self.directory)
         if _stages(self.directory) and not resume:
             raise InputError(
                 f"{self.directory} holds an unfinished run: continue it with --resume, "

@@ -120,6 +120,15 @@ def _release(hidden: Path, descriptor: int | None) -> None:
         hidden.rmdir()  # unless another thread has drafts in it
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Delete the hidden folders of outputs that killed processes left, not those in use."""
+    for hidden in folder.glob(f".*{HIDDEN}"):
+        with suppress(InputError, OSError):
+            with _threads:
+                descriptor = _acquire(hidden, hidden, again=False)
+            _release(hidden, descriptor)
+
+
 def _try_lock(descriptor: int, target: Path) -> bool:
     """Lock an open file, with a warning where there are no locks; False if another process has."""
     try:
@@ -235,8 +244,9 @@ def folder_outputs(
 
 def _drafts(scratch: Path) -> dict[Path, Path]:
     """Return the files of a private folder by what they will become."""
-    files = [path for path in sorted(scratch.rglob("*")) if path.is_file()]
-    return {scratch.parents[1] / path.relative_to(scratch): path for path in files}
+    files = {p.relative_to(scratch): p for p in sorted(scratch.rglob("*")) if p.is_file()}
+    hidden = [name for name in files if any(part.endswith(HIDDEN) for part in name.parts)]
+    return {scratch.parents[1] / name: files[name] for name in files if name not in hidden}
 
 
 def _exists(target: Path, overwrite: Overwrite) -> bool:

@@ -154,7 +154,7 @@ class ResumableExtraction(ResumableRun):
         Parameters
         ----------
         job : Job
-            Images, network, recipe and execution.
+            Images, network, recipe, and how it runs.
         post : PostProcess, default=None
             Processing of the descriptors before they are written.
         context : Context, default=None
@@ -176,13 +176,10 @@ class ResumableExtraction(ResumableRun):
     def _already_written(self, run: str) -> Written | None:
         """Return what an earlier run of this fingerprint wrote, if all of it is still there."""
         manifest, target = Manifest(self._manifest), Path(self.path)
-        facts, complete = (
-            manifest.facts,
-            manifest.complete and all(map(manifest.owns, manifest.files)),
-        )
-        if not complete or facts.get("fingerprint") != run:
-            return None
-        if target.is_file() and file_fingerprint(target) != manifest.main:
+        facts, unchanged = manifest.facts, all(map(manifest.owns, manifest.files))
+        if target.is_file():
+            unchanged = unchanged and file_fingerprint(target) == manifest.main
+        if not manifest.complete or not unchanged or facts.get("fingerprint") != run:
             return None
         check_json(facts, _FACTS, "manifest")
         failures = [(name, reason) for name, reason in facts["failures"]]
