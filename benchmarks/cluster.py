@@ -112,9 +112,9 @@ def main() -> None:
             self.tasks += 1
             return super().submit(work, *arguments)
 
-        def each(self, work: Any, *columns: Any) -> Any:
+        def each(self, work: Any, /, *columns: Any, **shared: Any) -> Any:
             self.tasks += len(columns[0])
-            return super().each(work, *columns)
+            return super().each(work, *columns, **shared)
 
     with (
         Counting(workers=2, threads=1, memory_limit="3GB") as cluster,

@@ -35,6 +35,24 @@ def test_embed_and_resume(cluster, rows, shards, model, tmp_path, kind):
     assert sorted(os.listdir(out)) == sorted(os.path.basename(f) for f in files)
 
 
+def test_what_a_killed_worker_left_is_tidied_up(cluster, shards, model, tmp_path):
+    from rpml.distributed import embed
+    from rpml.runtime.files import locked
+
+    out = tmp_path / "out"
+    files = embed(model, shards, out, cluster, kind="npy")
+    before = [np.load(file) for file in files]
+    with locked(files[0]) as scratch:
+        hidden = scratch.parent
+        left = {path: path.is_dir() for path in hidden.iterdir()}
+    hidden.mkdir()
+    for path, folder in left.items():
+        path.mkdir() if folder else path.touch()
+    assert embed(model, shards, out, cluster, kind="npy") == files
+    assert sorted(map(str, out.iterdir())) == files
+    np.testing.assert_array_equal([np.load(file) for file in files], before)
+
+
 def test_codes_are_those_of_a_local_embedding(cluster, rows, shards, model, tmp_path):
     from rpml.distributed import embed
 

@@ -124,6 +124,23 @@ def test_recommend(rpml, cluster, tables, tmp_path):
         assert one == two
 
 
+def test_report(rpml, cluster, tables, tmp_path):
+    """The sample has all of these few rows, so that the page is the local one."""
+    pytest.importorskip("jinja2")
+    dask = ("--engine", "dask", "--scheduler", cluster.address)
+    base = ("--id-column", "image", "-q")
+    model = tmp_path / "m.rpml"
+    rpml("fit", tables, "-o", model, "--dim", 4, "--subsample", 700, *base, *dask)
+    known = ("--nuisance", "camera", "--labels", tmp_path / "species.csv")
+    pages = []
+    for engine in ((), dask):
+        out = tmp_path / f"{len(pages)}.html"
+        rpml("report", model, tables, "-o", out, *base, *known, *engine)
+        pages.append(out.read_text().replace(out.name, "").replace(" ".join(engine), ""))
+    assert "on which the model was trained" in pages[0]
+    assert pages[0] == pages[1]
+
+
 def test_fit_for_a_number_of_bytes(rpml, cluster, rows, shards, tmp_path):
     """The sample has all of these few rows, so that advice and codebooks are the local ones."""
     options = ("--bytes", 4, "--subsample", 700)

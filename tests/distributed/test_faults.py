@@ -97,9 +97,10 @@ def fragile():
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(12, marks=pytest.mark.slow)])
-def test_killed_workers_change_nothing(fragile, rows, whole, tmp_path, kills):
+def test_killed_workers_change_nothing(fragile, rows, whole, tmp_path, kills, monkeypatch):
     from rpml.distributed import embed, open_rows
 
+    monkeypatch.setattr(cluster_module, "_ALONE", 300)  # a busy machine starts workers slowly
     X = open_rows(slowly(rows), fragile, partition_rows=100)
     killer = Killer(fragile, "read", kills)
     model = fit(X, fragile, killer)
@@ -241,6 +242,17 @@ def test_workers_of_another_version_are_refused(remote, shards, tmp_path):
     version = rf"worker tcp\S+ has rpml 0\.0\.9, this process has rpml {rpml.__version__}: install"
     with Cluster(address) as far, pytest.raises(InputError, match=version):
         open_rows(shards, far)
+    for name, code in {
+        "numpy": "import numpy\nnumpy.__version__ = '1.0'\n",
+        "Python": "import platform\nplatform.python_version_tuple = lambda: ('1', '0', '7')\n",
+    }.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "sitecustomize.py").write_text(code)
+        path = os.pathsep.join([str(tmp_path / name), *sys.path])
+        _, address = remote(PYTHONPATH=path)
+        version = rf"worker tcp\S+ has {name} 1\.0, this process has {name} \d"
+        with Cluster(address) as far, pytest.raises(InputError, match=version):
+            open_rows(shards, far)
     (other / "__init__.py").write_text("raise ImportError('no such library')\n")
     _, address = remote(PYTHONPATH=str(other.parent))
     with Cluster(address) as far, pytest.raises(InputError, match="cannot run rpml: no such"):

@@ -1,15 +1,27 @@
 """rpml report: one HTML file that shows whether the embedding helped."""
 
+from __future__ import annotations
+
 import shlex
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, fields_text
 from rpml.cli.options.knowledge import nuisance_files
-from rpml.cli.options.reading import ItemOptions, LabeledReadingOptions, short_names
+from rpml.cli.options.reading import (
+    EngineOptions,
+    ItemOptions,
+    LabeledReadingOptions,
+    short_names,
+)
 from rpml.runtime.errors import InputError
+
+if TYPE_CHECKING:
+    from rpml.io.features import Features, ReadOptions
 
 EXAMPLES = """\b
 Examples:
@@ -19,6 +31,7 @@ Examples:
   rpml report model.rpml birds.npz --images photos/ --ids names.txt -o report.html
   rpml report model.rpml vectors.parquet --nuisance language,length -o report.html
   rpml report model.rpml documents.npy --queries log.npy -o report.html
+  rpml report model.rpml shards/ -o report.html --engine dask --scheduler tcp://host:8786
 \b
 The page opens offline from disk; nothing is loaded from the network.
 """
@@ -35,6 +48,7 @@ def run(
     seed: int = opt.SEED,
     force: bool = opt.FORCE,
     reading: LabeledReadingOptions,
+    engine: EngineOptions,
     console: Console,
 ) -> None:
     """Write a self-contained HTML report of an embedding.
@@ -54,12 +68,19 @@ def run(
     read = [*models, features, rows.labels, rows.images, rows.ids, queries]
     read += nuisance_files(rows.nuisance)
     check_output(output, force, read)
-    fitted, values, items = rows.load(models, features, reading, queries=queries)
     command = shlex.join(["rpml", *sys.argv[1:]])
     first, *second = short_names(models)
     source = Source(first, Path(features).name, command, *second)
     report = console.reporter()
-    page = build_report(Measurements(fitted, values, items, source, seed, report), report)
+    with ExitStack() as stack:
+
+        def load(path: str, options: ReadOptions) -> Features:
+            return stack.enter_context(engine.load(console, path, options))
+
+        fitted, values, items = rows.load(
+            models, features, reading, queries=queries, load=load if engine.on_dask() else None
+        )
+        page = build_report(Measurements(fitted, values, items, source, seed, report), report)
     with atomic_output(output, force) as temporary:
         temporary.write_text(page, encoding="utf8")
     fields = {"output": output, "rows": len(items), "bytes": len(page.encode("utf8"))}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rpml.cli.options import LABELS, NUISANCE, check_choice, number, option_group, parse_names, text
 from rpml.runtime.errors import InputError
@@ -152,12 +152,17 @@ class ItemOptions:
         reading: LabeledReadingOptions,
         dim: int | None = None,
         queries: str | None = None,
+        load: Callable[[str, ReadOptions], Features] | None = None,
     ) -> tuple[list[RPML], Array, Items]:
-        """Load one or two models, the vectors and their items, checked against each other."""
+        """Load one or two models, the vectors and their items, checked against each other.
+
+        `load` opens vectors on a cluster.
+        """
         import numpy as np
 
         from rpml.cli.options.knowledge import nuisance_columns, read_nuisance_columns, read_queries
         from rpml.estimator.features import check_features
+        from rpml.io.features import open_features
         from rpml.pages.items import make_items, read_ids, read_texts
 
         if len(models) > 2:
@@ -165,10 +170,12 @@ class ItemOptions:
         fitted = [load_model(path, dim) for path in models]
         labels = reading.labels_path(features, self.labels)
         inside = nuisance_columns(self.nuisance)
-        source = reading.open(features, (*reading.excluded(features, labels), *inside))
+        options = reading.options((*reading.excluded(features, labels), *inside))
+        opened: Any = open_features(features, options) if load is None else load(features, options)
         checked = zip(fitted, models, strict=True)
-        fitted = [check_features(model, source, path) for model, path in checked]
-        data = source.load()
+        about = opened if load is None else opened.values
+        fitted = [check_features(model, about, path) for model, path in checked]
+        data: Features = opened.load() if load is None else opened
         n = len(data.values)
         names = data.ids if self.ids is None else read_ids(self.ids, n)
         named = data if names is None else replace(data, ids=np.asarray(names))

@@ -135,8 +135,16 @@ class Measurements:
         drawn = {s.key: s.vectors[self.drawn] for s in self.spaces if s.key != "pca"}
         self.maps = linked_maps(drawn, rng)
         listen(Progress("report", 3, N_STAGES))
-        self.trained, self.clusters = fitted_on(model, X), _clusters(model, X, rows)
+        self.trained, self.clusters = fitted_on(model, X), self._clusters(X)
         self.gallery = Gallery(items, rows[self.drawn], THUMBNAIL_BYTES)
+
+    def _clusters(self, X: Array) -> Labels | None:
+        """Return the clusters of all rows; of a fit that made none, those of the measured rows."""
+        if hasattr(self.model, "labels_"):
+            return clusters_of(self.model, X)
+        labels = np.full(len(X), -1)
+        labels[self.rows] = self.model.cluster_rows(self.X)[0]
+        return labels
 
     @property
     def embedding(self) -> Space:
@@ -175,15 +183,6 @@ def _sample_rows(items: Items, n: int, rng: np.random.Generator) -> NDArray[np.i
 def _sampled_labels(items: Items, rows: NDArray[np.intp]) -> Texts | None:
     labels = np.array([items.label(row) or "" for row in rows])
     return labels if (labels != "").sum() >= 3 else None
-
-
-def _clusters(model: RPML, X: Array, rows: NDArray[np.intp]) -> Labels | None:
-    """Return the clusters of all rows; of a fit that made none, those of the measured rows."""
-    if hasattr(model, "labels_"):
-        return clusters_of(model, X)
-    labels = np.full(len(X), -1)
-    labels[rows] = model.cluster_rows(X[rows])[0]
-    return labels
 
 
 def make_spaces(models: Mapping[str, RPML], X: Array) -> list[Space]:
