@@ -1,4 +1,4 @@
-"""Report file and function sizes; fail on what exceeds the limits."""
+"""Report sizes of files, functions and pages of the documentation; fail on what is too long."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-FILE_LINES, FUNCTION_LINES, PARAMETERS = 400, 60, 6
+FILE_LINES, FUNCTION_LINES, PARAMETERS, PAGE_LINES = 400, 60, 6, 200
 # may take more parameters: estimators as in scikit-learn (by their bases), commands and compiled
 # kernels (by decorator), and these public functions
 ESTIMATORS = {"BaseEstimator", "RPML"}
@@ -64,6 +64,10 @@ def main() -> int:
                 problems.append(f"{place}: {length} lines (limit {FUNCTION_LINES})")
             if count > PARAMETERS and not may_take_more(bases, node):
                 problems.append(f"{place}: {count} parameters (limit {PARAMETERS})")
+    for page in sorted([Path("README.md"), *Path("docs").rglob("*.md")]):
+        lines = page.read_text(encoding="utf8").count("\n") if page.exists() else 0
+        if lines >= PAGE_LINES:
+            problems.append(f"{page}: {lines} lines (a page has fewer than {PAGE_LINES})")
     median = statistics.median(lengths) if lengths else 0
     print(f"{len(paths)} files, {len(lengths)} functions, median {median:g} lines per function")
     print("\n".join(problems))

@@ -37,3 +37,15 @@ def test_long_files_and_functions_fail(tmp_path, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert "462 lines (limit 400)" in out
     assert "f: 61 lines (limit 60)" in out
+
+
+def test_a_long_page_of_the_documentation_fails(tmp_path, monkeypatch, capsys):
+    (tmp_path / "docs" / "decisions").mkdir(parents=True)
+    (tmp_path / "docs" / "decisions" / "short.md").write_text("x\n" * 199)
+    monkeypatch.chdir(tmp_path)
+    assert sizes.main() == 0
+    (tmp_path / "docs" / "decisions" / "long.md").write_text("x\n" * 200)
+    assert sizes.main() == 1
+    out = capsys.readouterr().out
+    assert "long.md: 200 lines" in out
+    assert "short.md" not in out

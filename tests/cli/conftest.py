@@ -22,7 +22,7 @@ class Run:
         return result
 
     def json(self, *args, code=0):
-        """The object on standard output, which is as docs/json.md says."""
+        """The object on standard output, which is as docs/json*.md say."""
         quiet = () if args[0] == "--version" else ("--quiet",)
         fields = json.loads(self(*args, "--json", *quiet, code=code).stdout)
         if code in (0, 3):

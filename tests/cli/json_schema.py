@@ -1,10 +1,10 @@
-"""What docs/json.md says of the output of each command."""
+"""What docs/json*.md say of the output of each command."""
 
 import re
 from functools import cache
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "json.md"
+PAGES = sorted((Path(__file__).parents[2] / "docs").glob("json*.md"))
 TYPES = {
     "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,),
     "list": (list,), "object": (dict,), "null": (type(None),),
@@ -15,7 +15,8 @@ TYPES = {
 def documented():
     """By command and field: (whether it is always there, types)."""
     commands = {}
-    for section in re.split(r"^## ", PAGE.read_text(encoding="utf8"), flags=re.MULTILINE)[1:]:
+    text = "\n".join(page.read_text(encoding="utf8") for page in PAGES)
+    for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
         rows = re.findall(r"^\| (\[?)`([^`]+)`\]? \| ([\w ]+) \|", section, re.MULTILINE)
         commands[section.split("\n")[0]] = {
             name: (not bracket, tuple(t for kind in types.split(" or ") for t in TYPES[kind]))
@@ -25,10 +26,10 @@ def documented():
 
 
 def check_fields(command, fields):
-    """Fail where an object is not as the page says."""
+    """Fail where an object is not as the pages say."""
     known = {**documented()[command], "warnings": (True, (list,))}
     generic = {re.sub(r"@\d+(?=_|$)", "@K", name): value for name, value in fields.items()}
-    assert set(generic) <= set(known), f"docs/json.md lacks {set(generic) - set(known)}"
+    assert set(generic) <= set(known), f"docs/json*.md lack {set(generic) - set(known)}"
     missing = {name for name, (always, _) in known.items() if always} - set(generic)
     assert not missing, f"{command} --json lacks {missing}"
     for name, value in generic.items():

@@ -15,8 +15,10 @@ from rpml.runtime.wording import text_table
 
 GROUPS = {
     "Learn": ("fit", "update", "recommend"),
-    "Use": ("embed", "index", "search", "bridge", "export"),
-    "Look": ("report", "explore", "inspect", "evaluate", "compare", "cluster"),
+    "Use": ("embed", "export", "bridge"),
+    "Search": ("index", "search"),
+    "Look": ("report", "explore", "inspect", "cluster"),
+    "Measure": ("evaluate", "compare"),
     "Weak labels": ("suggest",),
     "Images": ("features", "finetune"),
     "Paper": ("benchmark", "figures", "demo"),

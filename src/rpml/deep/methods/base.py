@@ -117,7 +117,7 @@ class Method:
     loss: Callable[[LossSpec], Loss]
     learning_rate: float = 3e-4
     """Of the upper blocks unless the schedule has one; chosen for every method by the same rule
-    (docs/results-deep.md)."""
+    (docs/results-deep-details.md)."""
     needs_teacher: bool = False
     """Whether the loss reads the features of the averaged network."""
     mines_once: bool = False
