@@ -3,8 +3,10 @@
 import errno
 import json
 import re
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -308,6 +310,23 @@ def test_recommend_ends_with_the_next_step(rpml, shared):
     assert fields["uses_labels"]
     text = rpml("recommend", shared / "x.npy", "--dim", 4).stdout
     assert text.splitlines()[-1].startswith("Next: ")
+
+
+@pytest.mark.parametrize("command", ["recommend", "compare"])
+def test_the_next_step_can_be_pasted(command, rpml, vectors, tmp_path, monkeypatch):
+    """It reads the same columns as the command that named it, and no label becomes a feature."""
+    monkeypatch.chdir(tmp_path)
+    X, y = vectors
+    head = ["name", *(f"v{i}" for i in range(X.shape[1])), "kind"]
+    rows = ([f"r{i}", *row, y[i]] for i, row in enumerate(X.tolist()))
+    lines = [",".join(map(str, row)) for row in (head, *rows)]
+    Path("my rows.csv").write_text("\n".join(lines), encoding="utf8")
+    reading = ("--id-column", "name", "--label-column", "kind", "--dim", 4)
+    text = rpml(command, "my rows.csv", *reading).stdout.strip()
+    words = shlex.split(text[text.index("Next: ") :])[1:]
+    assert words[:2] == ["rpml", "fit"]
+    fields = rpml.json(*words[1:])
+    assert (fields["output"], fields["features"]) == ("model.rpml", X.shape[1])
 
 
 def test_bytes_choose_the_dimensions_and_the_code(rpml, shared, tmp_path):

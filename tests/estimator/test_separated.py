@@ -49,7 +49,9 @@ def test_pca_separates_nothing_by_design(spaces):
 def test_pairs_are_named_and_asked_about():
     named = named_pairs([(0, 2)], np.array(["a.jpg", "b.jpg", "c.jpg"]))
     assert named == [["a.jpg", "c.jpg"]]
-    text = separated_question(named)
+    text = separated_question(named, numbered=False)
     assert text.startswith("a.jpg and c.jpg were nearest neighbors")
     assert "matter?" in text
-    assert named_pairs([(0, 2)], None) == [[0, 2]]
+    numbered = named_pairs([(0, 2)], None)
+    assert numbered == [[0, 2]]
+    assert separated_question(numbered, numbered=True).startswith("Rows 0 and 2 were nearest")

@@ -237,11 +237,12 @@ def named_pairs(pairs: Sequence[Pair], ids: NDArray[np.object_] | None) -> list[
     return [[row if ids is None else str(ids[row]) for row in pair] for pair in pairs]
 
 
-def separated_question(pairs: Sequence[Sequence[object]]) -> str:
-    """Return what named pairs are, and the question that they raise."""
+def separated_question(pairs: Sequence[Sequence[object]], numbered: bool) -> str:
+    """Return what pairs of ids, or of row numbers, are, and the question that they raise."""
     listed = "; ".join(f"{a} and {b}" for a, b in pairs)
+    kind = "Rows " if numbered else ""
     return (
-        f"{listed} were nearest neighbors and are not among each other's {SEPARATED_NEAREST} "
+        f"{kind}{listed} were nearest neighbors and are not among each other's {SEPARATED_NEAREST} "
         "nearest now. Does their difference matter? Then use PCA, or say what belongs together "
         "(labels, groups, pairs)."
     )

@@ -78,7 +78,7 @@ class Recommendation:
         """Add what the evidence says of a nuisance or queries; RPML with them if it is used."""
         if not evidence.used:
             return replace(self, reasons=(*self.reasons, f"{evidence.summary}."))
-        reasons = (advised(KNOWN, self.n_components), f"{evidence.summary}.")
+        reasons = (advised(KNOWN, self.n_components, known), f"{evidence.summary}.")
         return replace(
             self, choice=KNOWN, certainty="clear", gain=None, reasons=reasons, known=tuple(known)
         )
@@ -86,23 +86,26 @@ class Recommendation:
     @property
     def question(self) -> tuple[str, ...]:
         """What to ask about the separated pairs, if there are any."""
-        return (f"Rows {separated_question(self.separated)}",) if self.separated else ()
+        return (separated_question(self.separated, True),) if self.separated else ()
 
     def __str__(self) -> str:
         return " ".join([*self.reasons, *self.question, f"Next: {self.next_step}"])
 
 
-def advised(choice: str, size: int) -> str:
+def advised(choice: str, size: int, known: Iterable[str] = ()) -> str:
     if choice == "raw":
         return (
             "Keep the raw vectors if you can afford them: "
             f"{counted(size, 'dimension loses', 'dimensions lose')} neighbors."
         )
-    return f"Use {METHODS[choice].title} with {counted(size, 'dimension')}."
+    dimensions = counted(size, "dimension")
+    if choice == KNOWN:
+        return f"Use RPML with {' and '.join(known)}, {dimensions}."
+    return f"Use {METHODS[choice].title} with {dimensions}."
 
 
 def recall_reason(choice: str, recall: Mapping[str, float], gain: Interval | None) -> str:
-    said = f"Recall@1 on rows held out is {recall[choice]:.1%}"
+    said = f"Recall@1 on held-out rows is {recall[choice]:.1%}"
     if choice == REFERENCE and recall[choice] < max(recall.values()):
         return f"{said}, and no other method is clearly better."
     if gain is None or choice == REFERENCE:
@@ -118,7 +121,7 @@ def rank_gain_reason(choice: str, evidence: Mapping[str, Interval]) -> str:
     if choice == REFERENCE:
         same = " RPML itself is PCA here."
         own = same if "rpml" in evidence and evidence["rpml"].value <= 0 else ""
-        return f"Nothing ranks the neighbors that other axes name clearly higher than PCA.{own}"
+        return f"No method has a clearly higher rank gain than PCA.{own}"
     rank_gain = evidence[choice]
     gain = expected_gain(rank_gain.value)
     return (
@@ -165,7 +168,7 @@ def recommend_from(
     choice, runner_up = _best_two(worth, [n for n, gain in over_pca.items() if _leads(gain)])
     apart = table.difference(choice, runner_up, size) if runner_up else None
     gain = over_pca[choice]
-    reasons = [advised(choice, size), recall_reason(choice, worth, gain)]
+    reasons = [advised(choice, size, known), recall_reason(choice, worth, gain)]
     raw = table.difference("raw", choice, size)
     if choice != "raw" and raw is not None and raw.clear > 0:
         reasons.append(

@@ -267,7 +267,7 @@ _TABLE = (
         lambda n_components, seed: PCA(None, exponent=1.0),
     ),
     Method("rpml", "RPML", seeded(RPML)),
-    Method(KNOWN, "RPML with what is known", seeded(RPML), uses_knowledge=True),
+    Method(KNOWN, "RPML with nuisance or queries", seeded(RPML), uses_knowledge=True),
     Method("rpml-trained", "RPML, always trained", trained()),
     Method("rpml-bilinear", "RPMLv1", trained(weight="bilinear")),
     Method("srpml", "sRPML", trained(solver="stochastic")),

@@ -84,7 +84,7 @@ class SizeRecommendation:
         figures = {
             "recall@1": "Recall@1",
             "neighbors_kept": "raw neighbors kept",
-            "embedding_kept": "float embedding's",
+            "embedding_kept": "embedding neighbors kept",
         }
         shown = [name for name in figures if name in self.table[0]]
         rows = [
@@ -141,7 +141,9 @@ def recommend_size(
     row, whole = asked[-1], [*table, trial.raw]
     reasons = [_advice(row, trial.raw)]
     if keep is not None and trial.share(row) < keep:
-        reasons.append(f"No size up to {row['bytes']} bytes keeps {keep:.0%}: this one keeps most.")
+        reasons.append(
+            f"No size up to {row['bytes']} bytes keeps {keep:.0%}; this one keeps the most."
+        )
     return SizeRecommendation(
         row["dim"], row["code"], row["bytes"], whole, tuple(reasons), random_state, known
     )

@@ -51,15 +51,15 @@ def test_without_support_it_is_pca_whatever_else_seems_to_gain(mild):
     assert choice.evidence == pytest.approx({MILD: mild})
     assert choice.gain == NO_GAIN
     margin = 1.96 * 0.01 / np.sqrt(2)
-    said = f"{mild:.3f}, 95% interval {mild - margin:.3f} to {mild + margin:.3f}, {NEEDED} needed"
-    assert said in choice.reason
+    interval = f"95% interval {mild - margin:.3f} to {mild + margin:.3f}"
+    assert f"{mild:.3f}, {interval}; {NEEDED} is required" in choice.reason
 
 
 def test_more_support_is_needed_where_many_directions_share_the_variance():
     for part in (0.97, 1.03):
         choice = choose(gains(part * 100 * SUPPORT, 1.0, (1.0, 1.0), directions=100), 64)
         assert choice.whitens == (part > 1)
-        assert choice.whitens or "0.100 needed" in choice.reason
+        assert choice.whitens or "0.100 is required" in choice.reason
 
 
 def test_directions_are_counted_by_their_variance():

@@ -78,7 +78,7 @@ def run(
         what = "--dim" if dim is not None else "--nuisance and --queries"
         raise InputError(f"--bytes compares codes of PCA and RPML alone: leave out {what}")
     fields: dict[str, object] = {}
-    given = {"features": features, "nuisance": nuisance, "queries": queries}
+    given = {"features": features, "nuisance": nuisance, "queries": queries, **vars(reading)}
     with console.following("rpml.evaluation"):
         if n_bytes is not None:
             chosen = names or CODED_METHODS

@@ -274,15 +274,18 @@ def outcome_text(model: RPML, data: Features | None, nuisance: Any, fields: Json
     )
     from rpml.estimator.knowledge import as_nuisance
 
-    solver = ("iterations", "converged", "message")
-    lines = {n: value for n, value in fields.items() if value is not None and n not in solver}
-    lines |= outcome_lines(model)
+    said = ("rows", "features", "dim", "iterations", "converged", "message")
+    made = {n: value for n, value in fields.items() if value is not None and n not in said}
+    lines = made | outcome_lines(model)
+    lines = {"outcome": lines.pop("outcome"), **lines}
     if data is None:  # on a cluster
         return fields_text(lines)
     known = as_nuisance(nuisance, len(data.values))
     pairs = discounted_pairs(model, data.values, None if known is None else known.values)
     fields["separated"] = named_pairs(pairs, data.ids)
-    asked = {"discounted": separated_question(fields["separated"])} if pairs else {}
+    asked = (
+        {"discounted": separated_question(fields["separated"], data.ids is None)} if pairs else {}
+    )
     return fields_text(lines | asked)
 
 

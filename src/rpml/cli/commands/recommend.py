@@ -38,6 +38,7 @@ is searched by float queries, and --queries are those whose nearest rows are to 
 rows are 20,000 random ones, of those with a label if there are labels.
 """
 ENGINE = ("engine", "scheduler", "workers")
+READING = ("columns", "id_column", "array", "label_column")
 Given = Mapping[str, str | int | None]
 """The files and columns of a command, from which the next one is made."""
 NOTE = """[...]: 95% intervals; shares of the 10 nearest rows by the raw vectors, and by the float
@@ -71,7 +72,7 @@ def run(
     load = partial(engine.load, console)
     data, y, given, _ = read_compared(features, labels, nuisance, queries, reading, load)
     known = {**given, "y": y, "random_state": seed}
-    options = {"features": features, "nuisance": nuisance, "queries": queries}
+    options = {"features": features, "nuisance": nuisance, "queries": queries, **vars(reading)}
     if engine.on_dask():
         options |= {name: getattr(engine, name) for name in ENGINE}
     if n_bytes is not None or keep is not None:
@@ -88,22 +89,22 @@ def run(
     advice = recommend(data.values, dim, **known)
     step = next_step(advice, options)
     pairs = named_pairs(advice.separated, data.ids)
-    figure = "Recall@1" if advice.uses_labels else "rank gain over PCA"
+    figure, form = ("Recall@1", ".1%") if advice.uses_labels else ("rank gain over PCA", "+z.3f")
     lines = [
-        (METHODS[name].title, f"{gain.value:+z.3f}", f"{gain.low:+z.3f} to {gain.high:+z.3f}")
+        (METHODS[name].title, f"{gain.value:{form}}", f"{gain.low:{form}} to {gain.high:{form}}")
         for name, gain in advice.evidence.items()
     ]
     shown = text_table([("method", figure, "95% interval"), *lines]) + "\n\n" if lines else ""
-    kind = "Rows " if data.ids is None or data.id_name == "row" else ""
-    question = [f"{kind}{separated_question(pairs)}"] if pairs else []
+    numbered = data.ids is None or data.id_name == "row"
+    question = [separated_question(pairs, numbered)] if pairs else []
     text = "\n".join([*advice.reasons, *question, f"Next: {step}"])
     console.result({**asdict(advice), "separated": pairs, "next": step}, shown + text)
 
 
 def fit_command(given: Given, option: str, size: int, known: Iterable[str]) -> str:
     words = ["rpml", "fit", str(given["features"]), option, str(size)]
-    for name in (*known, *ENGINE):
-        words += [f"--{name}", str(given[name])] if given.get(name) else []
+    for name in (*known, *READING, *ENGINE):
+        words += [f"--{name.replace('_', '-')}", str(given[name])] if given.get(name) else []
     return f"{shlex.join(words)} -o model.rpml"
 
 

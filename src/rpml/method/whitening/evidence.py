@@ -197,14 +197,14 @@ def choose(gains: RankGains, n_components: int) -> ScatterChoice:
     turn, mild = turn_needed(n_components), float(gains.mild.mean())
     reason = f"rescaled axes have a rank gain of {gain_text(mean_interval(gains.mild))}"
     if mild < support:
-        reason += f", {support:.3f} needed"
+        reason += f"; {support:.3f} is required"
         evidence = {const.MILD: mild}
         return ScatterChoice("neighbors", np.inf, evidence, reason, trains=False, gain=NO_GAIN)
     turned = gains.turned.mean(axis=1)
     if turned.max() > turn:
         best = gain_text(mean_interval(gains.turned[turned.argmax()]))
         measured = "discounting the directions in which near rows differ has a rank gain of"
-        reason = f"{measured} {best}, above {turn:.2f}"
+        reason = f"{measured} {best}; {turn:.2f} is required"
         i = int((turned >= const.NEAR_BEST * turned.max()).argmax())
         evidence = dict(zip(const.SHRINKAGES, turned.tolist(), strict=True))
         gain = mean_interval(gains.turned[i])
@@ -212,7 +212,7 @@ def choose(gains: RankGains, n_components: int) -> ScatterChoice:
     evidence = {const.RIDGE: float(gains.rescaled.mean()), const.MILD: mild}
     ridge = max(evidence, key=evidence.__getitem__)
     gain = mean_interval(gains.rescaled if ridge == const.RIDGE else gains.mild)
-    reason += f", above {support:.3f}"
+    reason += f"; {support:.3f} is required"
     return ScatterChoice(
         "neighbors", np.inf, evidence, reason, trains=False, ridge=ridge, gain=gain
     )

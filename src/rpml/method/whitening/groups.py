@@ -256,7 +256,7 @@ def pair_scatter(
         falls.append(_log_ranks(usual, asked) - _log_ranks(refined, asked))
     fall = np.concatenate(falls) / rate  # wrong pairs rank alike by both
     gain, needed = mean_interval(fall), const.PAIR_CLEAR * float(fall.std() / np.sqrt(len(fall)))
-    measured = f"rank gain of held-out pairs {gain_text(gain)}, {needed:.3f} needed"
+    measured = f"rank gain of held-out pairs {gain_text(gain)}; {needed:.3f} is required"
     if gain.value <= needed:
         return ignored(rate, measured)
     used = PairEvidence(rate, True, measured)
