@@ -38,7 +38,6 @@ STAGES = {
     "kmeans": "k-means",
     "trunk": "frozen layers",
     "frozen": "descriptors",
-    "linear": "linear start",
     "train": "epochs",
     "figures": "drawing figures",
 }

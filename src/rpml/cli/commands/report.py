@@ -56,10 +56,10 @@ def run(
     It holds a verdict, scores before and after, maps, neighbors and the training.
     """
     from rpml.runtime.errors import require
-    from rpml.runtime.files import atomic_output
     from rpml.runtime.outputs import check_output
 
     require("jinja2", "report", "rpml report")
+    from rpml.pages.notebook import Report
     from rpml.pages.report.measurements import Measurements, Source
     from rpml.pages.report.page import build_report
 
@@ -81,7 +81,6 @@ def run(
             models, features, reading, queries=queries, load=load if engine.on_dask() else None
         )
         page = build_report(Measurements(fitted, values, items, source, seed, report), report)
-    with atomic_output(output, force) as temporary:
-        temporary.write_text(page, encoding="utf8")
+    Report(page).save(output, force)
     fields = {"output": output, "rows": len(items), "bytes": len(page.encode("utf8"))}
     console.result(fields, fields_text(fields))
