@@ -61,3 +61,10 @@ def test_smaller_blocks_give_the_same_model():
     tight = RPML(4, training="always", random_state=0, memory_limit=held + MIN_BLOCKS).fit(X)
     np.testing.assert_array_equal(free.labels_, tight.labels_)
     np.testing.assert_allclose(free.components_, tight.components_)
+
+
+def test_few_rows_need_smaller_blocks():
+    alone, searching = fit_memory(RPML(64), 1000, LIKE, mapped=False)
+    assert searching - alone == 17 * 1000 * 128
+    alone, searching = fit_memory(MILLION, 1_000_000, LIKE, mapped=False)
+    assert searching - alone == WORKING_MEMORY // 2
