@@ -80,6 +80,7 @@ pages: $(DEV)           ## the generated parts of docs and README, from benchmar
 docs: $(DEV)            ## the site, in site/
 	$(PIP) -e '.[docs]'
 	$(BIN)/python scripts/cli_reference.py
+	$(BIN)/python scripts/gallery_figure.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 dist: $(DEV)            ## sdist and wheel, in dist/

@@ -288,10 +288,11 @@ def test_links_resolve(page):
         assert not anchor or anchor in anchors(target), link
 
 
-def test_the_reference_is_up_to_date():
-    script = ROOT / "scripts" / "cli_reference.py"
+@pytest.mark.parametrize("made_by", ["cli_reference", "gallery_figure"])
+def test_generated_pages_and_pictures_are_up_to_date(made_by):
+    script = ROOT / "scripts" / f"{made_by}.py"
     done = subprocess.run([sys.executable, script, "--check"])
-    assert done.returncode == 0, "docs/cli*.md are old: run scripts/cli_reference.py"
+    assert done.returncode == 0, f"run scripts/{made_by}.py"
 
 
 def test_the_navigation_has_every_page():

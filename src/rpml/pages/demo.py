@@ -232,7 +232,7 @@ def demonstrate_drawings(folder: Path, seed: int, note: Note) -> Json:
     """Learn from drawings, score on new alphabets, draw the results."""
     train, test = load_drawings()
     X, X_new = (gradient_histograms(part.images) for part in (train, test))
-    listed = [" and ".join(dict.fromkeys(part.alphabet.tolist())) for part in (train, test)]
+    listed = [", ".join(dict.fromkeys(part.alphabet.tolist())) for part in (train, test)]
     note(
         f"Learning from {len(X):,} drawings of {listed[0]} characters, no labels; "
         f"scoring on {len(X_new):,} of {listed[1]} characters."

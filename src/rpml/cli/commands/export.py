@@ -35,7 +35,7 @@ def run(
     ),
     dim: int | None = opt.DIM,
     cells: int | None = opt.number(
-        "Write an index as IndexIVFPQ with so many cells, for millions of rows.", default=None
+        "Write an index as IndexIVFPQ with this many cells, for millions of rows.", default=None
     ),
     seed: int = opt.SEED,
     force: bool = opt.FORCE,
