@@ -220,6 +220,11 @@ def test_remote_files_are_read_once_and_not_copied(tmp_path, monkeypatch, kind):
     np.testing.assert_array_equal(np.concatenate(found), X)
     if kind == "npy":  # parquet is split between row groups, of which this file has one
         assert sum(read) < 1.1 * len(data)
+    if kind == "npy":
+        np.save(tmp_path / "f.npy", np.asfortranarray(X[:9]))
+        fsspec.filesystem("memory").pipe("/partitions/f.npy", (tmp_path / "f.npy").read_bytes())
+        with pytest.raises(InputError, match=r"f\.npy is stored by column .*: save it by row"):
+            _look("memory://partitions/f.npy", options)
     fsspec.filesystem("memory").pipe(f"/partitions/x.{kind}", data[:-50])
     with pytest.raises(InputError, match=rf"memory://partitions/x.{kind} is not a complete"):
         _look(path, options)
@@ -238,7 +243,10 @@ def test_a_bucket(rows, tmp_path, monkeypatch):
     """Shards in s3://, on a server of this machine."""
     pytest.importorskip("moto", reason="needs moto and flask, a local S3 server")
     s3fs = pytest.importorskip("s3fs", reason="needs the extra 'remote'")
-    from rpml.distributed import Cluster, DaskRPML, open_rows
+    from rpml.distributed import Cluster, DaskRPML, open_rows, read_columns
+
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
 
     server = subprocess.Popen(
         [sys.executable, "-m", "moto.server", "-p", "0"], stderr=subprocess.PIPE, text=True
@@ -256,9 +264,20 @@ def test_a_bucket(rows, tmp_path, monkeypatch):
         for i, part in enumerate(np.split(rows, [100, 700])):
             np.save(tmp_path / "part.npy", part)
             bucket.put(str(tmp_path / "part.npy"), f"vectors/day/part-{i}.npy")
+            names = "\n".join(f"img{i}-{j}" for j in range(len(part)))
+            bucket.pipe(f"vectors/day/part-{i}.ids.csv", f"id\n{names}\n".encode())
+            table = pa.table({"v": list(part), "camera": [f"camera {i}"] * len(part)})
+            parquet.write_table(table, tmp_path / "part.parquet")
+            bucket.put(str(tmp_path / "part.parquet"), f"vectors/tables/part-{i}.parquet")
         with Cluster(workers=1, threads=1) as cluster:
             source = open_rows("s3://vectors/day", cluster, partition_rows=500)
             np.testing.assert_array_equal(gather(cluster, source), rows)
+            assert read_columns(source).ids[[0, 100, 1199]].tolist() == [
+                "img0-0", "img1-0", "img2-499"
+            ]  # fmt: skip
+            tables = open_rows("s3://vectors/tables", cluster)
+            np.testing.assert_array_equal(gather(cluster, tables), rows)
+            assert read_columns(tables, ["camera"]).columns["camera"][700] == "camera 2"
             settings = {"n_components": 3, "subsample": 700, "random_state": 0}
             model = DaskRPML(**settings).fit("s3://vectors/day", cluster=cluster)
             local = RPML(**settings).fit(rows)

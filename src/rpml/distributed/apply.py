@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rpml.distributed.cluster import Cluster
-from rpml.distributed.source import PartitionedRows, open_rows, picked
+from rpml.distributed.source import PartitionedRows, open_rows
 from rpml.estimator import RPML
 from rpml.estimator.features import check_features, column_names
 from rpml.evaluation.metrics.retrieval import (
@@ -28,7 +28,7 @@ from rpml.evaluation.metrics.retrieval import (
     warn_of_trivial,
 )
 from rpml.io.features.labels import labeled_mask
-from rpml.io.features.source import Batch
+from rpml.io.features.source import Batch, picked
 from rpml.io.features.writing import Layout, open_writer
 from rpml.runtime.compiled import compiled
 from rpml.runtime.context import Context, data_digest

@@ -27,7 +27,7 @@ _FAN_IN = 8  # partial results added in one task
 _PATIENCE = 10  # seconds to wait for a scheduler
 _LOOK = 5.0  # seconds between checks that there are workers
 _ALONE = 60.0  # seconds without workers before a fit gives up; restarting takes a few
-_DEATHS = 5  # workers a task may kill before it is given up
+_DEATHS = 12  # workers that may die over one task, by chance, before it is given up
 # Evaluated on every worker, whatever it runs: functions of this rpml may not exist there.
 _VERSIONS = """{
     "Python": ".".join(__import__("platform").python_version_tuple()[:2]),

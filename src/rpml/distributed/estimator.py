@@ -20,12 +20,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.distributed.cluster import Cluster, Task
-from rpml.distributed.source import PartitionedRows, open_rows, picking
+from rpml.distributed.source import PartitionedRows, open_rows
 from rpml.estimator import RPML, Embedding
 from rpml.estimator.fitted import calibrate, set_fitted, warn_of_training
 from rpml.estimator.knowledge import fit_inputs
 from rpml.io.checkpoint import Checkpoint
-from rpml.io.features.source import Batch
+from rpml.io.features.source import Batch, picking
 from rpml.method.pipeline import learn_in_memory
 from rpml.method.settings import FitInputs, FitSettings
 from rpml.method.whitening.choice import choose_whitening, scatter_rows

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
 from rpml.io.features.arrow_files import ArrowSource
-from rpml.io.features.numpy_files import ArraySource, RemoteArray
+from rpml.io.features.numpy_files import ArraySource, RemoteArray, read_ids
 from rpml.io.features.reading import (
     check_like,
     check_one_format,
@@ -36,6 +36,7 @@ from rpml.io.features.source import (
     ReadOptions,
     as_ids,
     check_unique_ids,
+    picked,
 )
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, as_matrix, float_dtype
@@ -307,13 +308,17 @@ def _open_shard(path: str, options: ReadOptions) -> FeatureSource:
     name, suffix = Path(path), Path(path).suffix.lower()
     try:
         if suffix not in (".npy", ".parquet", ".pq"):  # copied to this worker's disk
-            name = Path(fsspec.open_local(f"simplecache::{path}", simplecache={"same_names": True}))
+            name = _copied(path)
             source = open_features(name, options)
         else:
             system, inside = fsspec.core.url_to_fs(path)
             file = system.open(inside, "rb", block_size=_READ_AHEAD)
             if suffix == ".npy":
-                source = RemoteArray(file, system.size(inside), path)
+                beside = path[: -len(suffix)] + ".ids.csv"
+                ids = (
+                    read_ids(_copied(beside), options.id_column) if system.exists(beside) else None
+                )
+                source = RemoteArray(file, system.size(inside), path, ids)
             else:
                 source = ArrowSource(name, options, file)
     except InputError as error:
@@ -322,6 +327,13 @@ def _open_shard(path: str, options: ReadOptions) -> FeatureSource:
         raise InputError(f"cannot read {path}: {first_line(error)}") from error
     source.name = path
     return source
+
+
+def _copied(address: str) -> Path:
+    """Copy a remote file to this worker's disk, until its process ends."""
+    import fsspec
+
+    return Path(fsspec.open_local(f"simplecache::{address}", simplecache={"same_names": True}))
 
 
 def _look(path: str, options: ReadOptions) -> SimpleNamespace:
@@ -348,26 +360,6 @@ def _embedded(batches: Iterator[Batch], model: Model | None) -> Iterator[Batch]:
         if model is not None:
             fitted, output = model
             batch = replace(batch, values=np.asarray(fitted.transform(batch.values, output=output)))
-        yield batch
-
-
-def picked(batches: Iterator[Batch], wanted: NDArray[np.intp]) -> Array:
-    """Return rows of a partition by their position there, ascending."""
-    blocks: list[Array] = []
-    for _ in picking(batches, wanted, blocks):
-        pass
-    return np.concatenate(blocks or [np.empty((0, 0))])
-
-
-def picking(
-    batches: Iterator[Batch], wanted: NDArray[np.intp], blocks: list[Array]
-) -> Iterator[Batch]:
-    """Yield the batches of a partition, and append the wanted rows of each to the blocks."""
-    seen = 0
-    for batch in batches:
-        a, b = np.searchsorted(wanted, (seen, seen + len(batch.values)))
-        blocks.append(batch.values[wanted[a:b] - seen])
-        seen += len(batch.values)
         yield batch
 
 

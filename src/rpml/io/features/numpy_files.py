@@ -143,7 +143,7 @@ class ArraySource(FeatureSource):
 class RemoteArray(ArraySource):
     """Rows of a .npy file of which only those asked for are read."""
 
-    def __init__(self, file: IO[bytes], size: int, name: str) -> None:
+    def __init__(self, file: IO[bytes], size: int, name: str, ids: Ids | None = None) -> None:
         try:
             shape, order, dtype = _checked_header(file, size, name)
         except InputError:
@@ -152,7 +152,7 @@ class RemoteArray(ArraySource):
             raise InputError(f"{name} is not a complete .npy file: {first_line(error)}") from error
         if order == "F":
             raise InputError(f"{name} is stored by column (Fortran order): save it by row")
-        super().__init__(np.broadcast_to(np.zeros((), dtype), shape), name)
+        super().__init__(np.broadcast_to(np.zeros((), dtype), shape), name, ids)
         self._remote, self._offset = file, file.tell()
 
     def _rows(self, start: int, stop: int) -> NDArray[Any]:
@@ -169,23 +169,23 @@ def sidecar(path: Path) -> Path:
 
 def open_npy(path: Path, options: ReadOptions) -> FeatureSource:
     """Open a .npy file, with the ids from the file next to it if there is one."""
-    ids = as_ids(_read_ids(path, options.id_column)) if sidecar(path).is_file() else None
+    beside = sidecar(path)
+    ids = read_ids(beside, options.id_column, path) if beside.is_file() else None
     return ArraySource(load_npy(path), str(path), ids)
 
 
-def _read_ids(path: Path, column: str | None) -> list[str]:
-    """Read the ids of a .npy file; InputError if they were written for other vectors."""
-    ids = sidecar(path)
+def read_ids(ids: Path, column: str | None, path: Path | None = None) -> Ids:
+    """Read the ids of a .npy file; InputError if they were written for others than at `path`."""
     with csv_rows(ids) as lines:
         header, first = (next(lines, (0, [""]))[1] for _ in range(2))
     if len(header) > 1 and header[-1] == FINGERPRINT:
-        if first[-1] != file_fingerprint(path):
+        if path is not None and first[-1] != file_fingerprint(path):
             raise InputError(
                 f"{ids} was written for other vectors than {path}: write both again, or remove its "
                 f"column {FINGERPRINT} if they do belong together"
             )
         column = column or header[0]
-    return read_column(ids, column)
+    return as_ids(read_column(ids, column))
 
 
 class NpzFile:

@@ -70,6 +70,26 @@ class Batch:
     kept: Columns = field(default_factory=dict)
 
 
+def picked(batches: Iterator[Batch], wanted: NDArray[np.intp]) -> Array:
+    """Return rows by their position among all of the batches, ascending."""
+    blocks: list[Array] = []
+    for _ in picking(batches, wanted, blocks):
+        pass
+    return np.concatenate(blocks or [np.empty((0, 0))])
+
+
+def picking(
+    batches: Iterator[Batch], wanted: NDArray[np.intp], blocks: list[Array]
+) -> Iterator[Batch]:
+    """Yield the batches, and append the wanted rows of each to the blocks."""
+    seen = 0
+    for batch in batches:
+        a, b = np.searchsorted(wanted, (seen, seen + len(batch.values)))
+        blocks.append(batch.values[wanted[a:b] - seen])
+        seen += len(batch.values)
+        yield batch
+
+
 @dataclass(frozen=True)
 class Features:
     """All vectors of a file, possibly memory-mapped, with the names of rows and columns."""
