@@ -246,8 +246,10 @@ def test_the_messages_of_troubleshooting_exist():
 
 
 UNIDIOMATIC = re.compile(
-    r"\b(?:numbers|values?|labels?|figures?|pairs?|rows?|points?|files?|lines?|heaps?) an? "
-    r"(?:vector|row|class|line|partition|pair|cluster|set|image|instance|command|thing)\b"
+    r"\b(?:numbers|values?|labels?|figures?|pairs?|rows?|points?|files?|lines?|heaps?|bytes|bits"
+    r"|seconds|dimensions|queries|neighbors|steps|images|clusters|GB|MB|ms) an? "
+    r"(?:vector|row|class|line|partition|pair|cluster|set|image|instance|command|thing|query|second"
+    r"|dimension|page|worker|iteration|thread|triplet|byte|split|seed|method)\b"
     r"|\bR@1 less\b|\bless PCA's\b|\basked size\b|\bmost telling\b"
 )
 
@@ -264,6 +266,10 @@ STUMBLES = re.compile(r"\b(?:mates|told|foreign|beside|stepped back)\b|\d[eE]\+\
 def test_no_word_that_strangers_stumble_over(page):
     prose = re.sub(r"`[^`]*`", "", FENCE.sub("", page.read_text(encoding="utf8")))
     assert not STUMBLES.findall(prose)
+
+
+def test_no_message_has_a_word_that_strangers_stumble_over():
+    assert not [text for text in string_constants() if STUMBLES.search(text)]
 
 
 def test_per_row_not_a_row_in_the_source():
