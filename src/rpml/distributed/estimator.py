@@ -140,7 +140,8 @@ class DaskRPML(LazyEmbedding, RPML):
         if n < 2:
             raise ValueError(f"X has {n} row: at least 2 are needed.")
         if self.subsample is None or n <= self.subsample:
-            super().fit(rows[np.arange(n)], y, store=store, **inputs)
+            X = rows.read(np.arange(n), self._context(store))
+            super().fit(X, y, store=store, **inputs)
         else:
             known = fit_inputs(self, cast("Array", rows), y, **inputs)
             self._fit_sample(rows, known, self._context(store))

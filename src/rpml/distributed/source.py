@@ -38,6 +38,7 @@ from rpml.io.features.source import (
     check_unique_ids,
     picked,
 )
+from rpml.runtime.context import Context
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import Array, as_matrix, float_dtype
 from rpml.runtime.wording import first_line
@@ -88,7 +89,13 @@ class PartitionedRows:
 
     def __getitem__(self, rows: NDArray[np.intp]) -> Array:
         """Read rows by number, in ascending order, as of an array."""
-        parts = self.cluster.values(self.each(picked, self.positions(rows)))
+        return self.read(rows, Context())
+
+    def read(self, rows: NDArray[np.intp], context: Context) -> Array:
+        """Read rows by number, in ascending order, and report how far that is."""
+        tasks = self.each(picked, self.positions(rows))
+        self.cluster.wait(tasks, context, "read")
+        parts = self.cluster.values(tasks)
         values = np.concatenate([part for part in parts if len(part)])
         return values.astype(float_dtype(self), copy=False)
 

@@ -69,8 +69,6 @@ def run(
     read += nuisance_files(rows.nuisance)
     check_output(output, force, read)
     command = shlex.join(["rpml", *sys.argv[1:]])
-    first, *second = short_names(models)
-    source = Source(first, Path(features).name, command, *second)
     report = console.reporter()
     with ExitStack() as stack:
 
@@ -80,6 +78,8 @@ def run(
         fitted, values, items = rows.load(
             models, features, reading, queries=queries, load=load if engine.on_dask() else None
         )
+        first, *second = short_names(models)
+        source = Source(first, Path(features).name, command, *second)
         page = build_report(Measurements(fitted, values, items, source, seed, report), report)
     Report(page).save(output, force)
     fields = {"output": output, "rows": len(items), "bytes": len(page.encode("utf8"))}
