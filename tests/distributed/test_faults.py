@@ -118,13 +118,13 @@ def test_killed_workers_change_nothing(fragile, rows, whole, tmp_path, kills, mo
 def fill_the_disk(full=True):
     """Let every write of this process fail, or no longer."""
     from rpml.distributed import embed
-    from rpml.io.features.writing import open_writer
+    from rpml.io.features.writing import write_batches
     from rpml.runtime.errors import WriteError
 
     def fail(path, *rest, **more):
         raise WriteError(errno.ENOSPC, f"cannot write {path}: No space left on device")
 
-    sys.modules[embed.__module__].open_writer = fail if full else open_writer
+    sys.modules[embed.__module__].write_batches = fail if full else write_batches
 
 
 def test_a_full_disk_on_one_worker_and_on_all(cluster, rows, whole, tmp_path):

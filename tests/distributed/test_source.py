@@ -108,8 +108,7 @@ def test_bad_shards_are_named(cluster, rows, shards):
 @pytest.mark.parametrize("kind", ["npy", "npz", "parquet", "csv"])
 def test_ids_and_columns_are_read_without_the_vectors(cluster, rows, tmp_path, kind):
     from rpml.distributed import open_rows, read_columns
-    from rpml.io.features import Layout, ReadOptions
-    from rpml.io.features.writing import open_writer
+    from rpml.io.features import Batch, Layout, ReadOptions, write_batches
 
     ids = np.array([f"img{i}" for i in range(len(rows))], object)
     camera = [("north", "south")[i % 2] for i in range(len(rows))]
@@ -120,8 +119,7 @@ def test_ids_and_columns_are_read_without_the_vectors(cluster, rows, tmp_path, k
             continue
         kept = {} if kind == "npy" else {"camera": here}
         layout = Layout("v", [f"f{i}" for i in range(rows.shape[1])], "id", kept=tuple(kept))
-        with open_writer(str(path), layout) as writer:
-            writer.write(rows[part], ids[part], kept)
+        write_batches(str(path), layout, [Batch(0, rows[part], ids[part], kept=kept)])
     source = open_rows(tmp_path, cluster, options=ReadOptions(exclude=("camera",)))
     data = read_columns(source, ["camera"] if kind != "npy" else [])
     assert data.ids.tolist() == ids.tolist()

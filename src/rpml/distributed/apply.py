@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ from rpml.evaluation.metrics.retrieval import (
 )
 from rpml.io.features.labels import labeled_mask
 from rpml.io.features.source import Batch, picked
-from rpml.io.features.writing import Layout, open_writer
+from rpml.io.features.writing import Layout, write_batches
 from rpml.runtime.compiled import compiled
 from rpml.runtime.context import Context, data_digest
 from rpml.runtime.errors import InputError, WriteError
@@ -155,10 +156,7 @@ def _write(batches: Iterator[Batch], name: str, columns: list[str]) -> WriteErro
     first = next(batches)
     layout = Layout("embedding", columns, None if first.ids is None else "id")
     try:
-        with open_writer(name, layout, overwrite=True) as writer:
-            writer.write(first.values, first.ids)
-            for batch in batches:
-                writer.write(batch.values, batch.ids)
+        write_batches(name, layout, chain([first], batches), overwrite=True)
     except WriteError as error:
         return error
     return None

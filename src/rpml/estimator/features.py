@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rpml.estimator.rpml import RPML
-from rpml.io.features import Batch, Features, FeatureSource, Layout, open_writer
+from rpml.io.features import Batch, Features, FeatureSource, Layout, write_batches
 from rpml.runtime.context import Context, Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import counted
@@ -96,9 +96,13 @@ def embed_file(
     names = column_names(model, output)
     id_name = source.id_name if source.has_ids else None
     layout = Layout("embedding", names, id_name, kept=source.kept_names)
-    with open_writer(path, layout, overwrite) as writer:
+
+    def embedded() -> Iterator[Batch]:
+        nonlocal rows
         for batch in embed_batches(model, source, output):
-            writer.write(batch.values, batch.ids, batch.kept)
+            yield batch
             rows = batch.start + len(batch.values)
             report(Progress("embed", rows, source.n_rows or 0))
+
+    write_batches(path, layout, embedded(), overwrite)
     return rows

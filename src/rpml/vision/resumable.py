@@ -14,10 +14,10 @@ from typing import ClassVar
 import numpy as np
 
 from rpml.io.checkpoint import Checkpoint, ResumableRun, check_directory, fingerprint
-from rpml.io.features import Layout, check_table_output
+from rpml.io.features import Batch, Layout, check_table_output
 from rpml.io.features.reading import TABLES
 from rpml.io.features.source import as_ids
-from rpml.io.features.writing import table_writer
+from rpml.io.features.writing import write_drafts
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.context import Context, Json, data_digest, file_fingerprint
 from rpml.runtime.errors import InputError
@@ -234,13 +234,16 @@ class ResumableExtraction(ResumableRun):
         images: list[int] = []
         first = next(parts)
         layout = Layout("X", [f"f{i}" for i in range(first.values.shape[1])], "id")
-        with table_writer(scratch, self.path, layout) as writer:
+
+        def batches() -> Iterator[Batch]:
             for part in chain([first], parts):
                 rows = zip(part.image, part.view, strict=True)
                 names = [row_id(job.files[i], view) for i, view in rows]
-                writer.write(part.values, as_ids(names))
-                ids += names
-                images += part.image.tolist()
+                yield Batch(len(ids), part.values, as_ids(names))
+                ids.extend(names)
+                images.extend(part.image.tolist())
+
+        write_drafts(scratch, self.path, layout, batches())
         return ids, images, len(layout.columns)
 
     def _write_tables(

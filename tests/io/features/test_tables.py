@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from rpml.io.features import (
+    Batch,
     Layout,
     ReadOptions,
     open_features,
-    open_writer,
     read_features,
     read_labels,
+    write_batches,
     write_table,
 )
 from rpml.io.features.labels import read_metadata
@@ -73,9 +74,9 @@ def test_metadata(table, tmp_path):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8])
 def test_what_is_written_is_read(tmp_path, suffix, dtype):
     path, values = tmp_path / f"x{suffix}", (10 * X).astype(dtype)
-    with open_writer(str(path), Layout("embedding", list("abc"), "id")) as writer:
-        writer.write(values[:4], np.array(NAMES[:4], object))
-        writer.write(values[4:], np.array(NAMES[4:], object))
+    names = np.array(NAMES, object)
+    batches = [Batch(0, values[:4], names[:4]), Batch(4, values[4:], names[4:])]
+    write_batches(str(path), Layout("embedding", list("abc"), "id"), batches)
     found = read_features(path)
     np.testing.assert_array_equal(found.values.astype(dtype), values)
     assert found.ids.tolist() == NAMES
@@ -142,9 +143,7 @@ def test_standard_input(table, monkeypatch):
 def keep(source, path, pattern="*"):
     opened = open_features(source, ReadOptions(keep=(pattern,)))
     layout = Layout("embedding", list("abc"), "id", kept=opened.kept_names)
-    with open_writer(str(path), layout) as writer:
-        for batch in opened.batches(rows=3):
-            writer.write(batch.values, batch.ids, batch.kept)
+    write_batches(str(path), layout, opened.batches(rows=3))
 
 
 @pytest.mark.parametrize("suffix", TABLES)
@@ -200,9 +199,7 @@ def test_kept_infinities_are_null_in_json(tmp_path):
     pa.parquet.write_table(pa.table({"v": X[:3].tolist(), **kept}), tmp_path / "x.parquet")
     source = open_features(tmp_path / "x.parquet", ReadOptions(columns=("v",), keep=("*",)))
     layout = Layout("embedding", list("abc"), kept=source.kept_names)
-    with open_writer(str(tmp_path / "x.jsonl"), layout) as writer:
-        for batch in source.batches():
-            writer.write(batch.values, batch.ids, batch.kept)
+    write_batches(str(tmp_path / "x.jsonl"), layout, source.batches())
     assert "Infinity" not in (tmp_path / "x.jsonl").read_text()
     again = open_features(tmp_path / "x.jsonl", ReadOptions(columns=("embedding",), keep=("*",)))
     (batch,) = again.batches()
@@ -228,8 +225,5 @@ def test_columns_that_cannot_be_kept(table, tmp_path):
         with pytest.raises(InputError, match="no room for other columns"):
             keep(table, f"{tmp_path}/{out}", "title")
     clash = Layout("title", list("abc"), kept=("title",))
-    with (
-        pytest.raises(InputError, match="'title' cannot be kept"),
-        open_writer(str(tmp_path / "z.csv"), clash),
-    ):
-        pass
+    with pytest.raises(InputError, match="'title' cannot be kept"):
+        write_batches(str(tmp_path / "z.csv"), clash, [])

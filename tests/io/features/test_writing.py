@@ -10,13 +10,13 @@ import pytest
 from rpml.io.features import (
     Layout,
     check_table_output,
-    open_writer,
     read_features,
     read_labels,
+    write_batches,
     write_table,
     writing,
 )
-from rpml.io.features.source import as_ids
+from rpml.io.features.source import Batch, as_ids
 from rpml.runtime.errors import InputError
 from tests.faults.shim import FAULTS, NOT_REACHED, run_forked
 
@@ -24,14 +24,17 @@ KINDS = ["npy", "npz", "csv", "tsv", "parquet"]
 LAYOUT = Layout("embedding", ["e0", "e1", "e2", "e3"], "id")
 
 
+def batches_of_seven(X, ids):
+    for start in range(0, 23, 7):
+        yield Batch(start, X[start : start + 7], as_ids(ids[start : start + 7]))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_round_trip_in_batches(tmp_path, X, ids, kind, dtype):
     X = X.astype(dtype) / 3
     path = f"{tmp_path}/out.{kind}"
-    with open_writer(path, LAYOUT) as writer:
-        for start in range(0, 23, 7):
-            writer.write(X[start : start + 7], as_ids(ids[start : start + 7]))
+    write_batches(path, LAYOUT, batches_of_seven(X, ids))
     features = read_features(path)
     np.testing.assert_array_equal(features.values.astype(dtype), X)
     assert features.ids.tolist() == ids
@@ -67,9 +70,7 @@ def small_shards(monkeypatch):
 
 
 def test_shards(tmp_path, X, ids, small_shards):
-    with open_writer(f"{tmp_path}/out/", LAYOUT) as writer:
-        for start in range(0, 23, 7):
-            writer.write(X[start : start + 7], as_ids(ids[start : start + 7]))
+    write_batches(f"{tmp_path}/out/", LAYOUT, batches_of_seven(X, ids))
     parts = sorted(p.name for p in (tmp_path / "out").glob("*.npy"))
     assert parts == ["part-00000.npy", "part-00001.npy", "part-00002.npy"]
     features = read_features(tmp_path / "out")
@@ -100,10 +101,9 @@ def test_existing_output_needs_force(tmp_path, X, kind):
     np.testing.assert_allclose(read_features(path).values, 2 * X, rtol=1e-6)
 
 
-def write_half(path, X):
-    with open_writer(path, LAYOUT, overwrite=True) as writer:
-        writer.write(X[:5])
-        raise RuntimeError("half way")
+def half(X):
+    yield Batch(0, X[:5])
+    raise RuntimeError("half way")
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "shards/"])
@@ -112,7 +112,7 @@ def test_failure_leaves_the_old_file_and_nothing_else(tmp_path, X, kind):
     write_table(path, X, LAYOUT, None)
     before = sorted(p.name for p in tmp_path.iterdir())
     with pytest.raises(RuntimeError, match="half way"):
-        write_half(path, 2 * X)
+        write_batches(path, LAYOUT, half(2 * X), overwrite=True)
     assert sorted(p.name for p in tmp_path.iterdir()) == before
     np.testing.assert_allclose(read_features(path).values, X, rtol=1e-6)
 
@@ -220,9 +220,11 @@ def test_a_second_writer_of_the_same_output_is_refused(tmp_path, X):
         with pytest.raises(InputError, match="being written by process"):
             write_table(path, X + 1, LAYOUT, None, overwrite=True)
 
-    with open_writer(path, LAYOUT) as writer:
-        writer.write(X)
+    def first():
+        yield Batch(0, X)
         assert run_forked(second, tmp_path, None, "kill") == 0
+
+    write_batches(path, LAYOUT, first())
     np.testing.assert_array_equal(read_features(path).values, X)
 
 
@@ -235,10 +237,12 @@ def test_vectors_of_the_users_in_an_output_folder_are_never_replaced(tmp_path, X
     if not late:
         (folder / name).write_text("mine")
 
+    def batches():
+        yield Batch(0, X + 1)
+        (folder / name).write_text("mine")
+
     def write():
-        with open_writer(f"{folder}/", LAYOUT, overwrite=True) as writer:
-            writer.write(X + 1)
-            (folder / name).write_text("mine")
+        write_batches(f"{folder}/", LAYOUT, batches(), overwrite=True)
 
     if late and name == "mine.csv":
         write()

@@ -3,7 +3,7 @@
 from rpml.io.features.labels import read_labels
 from rpml.io.features.reading import open_features, read_features
 from rpml.io.features.source import Batch, Features, FeatureSource, ReadOptions
-from rpml.io.features.writing import Layout, check_table_output, open_writer, write_table
+from rpml.io.features.writing import Layout, check_table_output, write_batches, write_table
 
 __all__ = [
     "Batch",
@@ -13,8 +13,8 @@ __all__ = [
     "ReadOptions",
     "check_table_output",
     "open_features",
-    "open_writer",
     "read_features",
     "read_labels",
+    "write_batches",
     "write_table",
 ]
