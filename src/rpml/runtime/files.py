@@ -159,13 +159,18 @@ def atomic_output(path: Place, overwrite: bool) -> Iterator[Path]:
 
 @contextmanager
 def atomic_outputs(
-    path: Place, overwrite: Overwrite, earlier: Collection[Path] = ()
+    path: Place,
+    overwrite: Overwrite,
+    earlier: Collection[Path] = (),
+    manifest: Manifest | None = None,
 ) -> Iterator[Path]:
     """Yield a private folder; the files in it are published at the end of the block.
 
     They become files of the folder of `path`, which is published last, or of `path` if that is a
     folder. Files of `earlier` are deleted if there is no new one of that name. If `overwrite` does
     not allow to replace or delete an existing file, that is an InputError, and everything stays.
+    The manifest, if any, lists those of both runs and says that it is not complete while files are
+    published, then those that are there.
     """
     target = resolved(path)
     with _write_errors(target), locked(target, again=True) as scratch:
@@ -174,40 +179,24 @@ def atomic_outputs(
         removed = [file for file in map(resolved, earlier) if file not in drafts]
         for file in [*drafts, *removed]:
             _exists(file, overwrite)
+        if manifest is not None:
+            listed = {*manifest.owned(), *drafts}
+            manifest.main = file_fingerprint(drafts[target]) if target in drafts else ""
+            _publish_list(scratch, manifest, listed, complete=False)
         for file in sorted(drafts, key=lambda file: file == target):
             _publish(drafts[file], file, overwrite)
         for file in removed:
             file.unlink(missing_ok=True)
+        if manifest is not None:
+            _publish_list(scratch, manifest, listed.difference(removed), complete=True)
 
 
-@contextmanager
-def listed_outputs(
-    path: Place, manifest: Manifest, forced: Collection[Path] = (), retained: Collection[Path] = ()
-) -> Iterator[Path]:
-    """Yield a folder as `atomic_outputs` does; a list of its files replaces the one given.
-
-    Files of the earlier list are replaced, or deleted if there is no new one of that name and they
-    are not `retained`; others are replaced only if they are `forced`. While files are published
-    the list says that it is not complete, and names those of both runs.
-    """
-
-    def replaces(file: Path) -> bool:
-        return file in forced or manifest.owns(file)
-
-    old, target = {file for file in manifest.files if manifest.owns(file)}, resolved(path)
-    with _write_errors(target), locked(target, again=True) as lists:
-        with atomic_outputs(target, replaces, old.difference(retained)) as scratch:
-            yield scratch
-            new = _drafts(scratch)
-            for file in new:  # before the list says anything
-                _exists(file, replaces)
-            manifest.main = file_fingerprint(new[target]) if target in new else ""
-            draft, ours = lists / "incomplete", manifest.owns(manifest.path)
-            draft.write_text(manifest.text({*old, *new}, complete=False), encoding="utf8")
-            _publish(draft, manifest.path, ours)
-        draft, files = lists / "complete", {*new, *old.intersection(retained)}
-        draft.write_text(manifest.text(files, complete=True), encoding="utf8")
-        _publish(draft, manifest.path, True)
+def _publish_list(
+    scratch: Path, manifest: Manifest, files: Collection[Path], complete: bool
+) -> None:
+    draft = scratch / f"list{HIDDEN}"
+    draft.write_text(manifest.text(files, complete), encoding="utf8")
+    _publish(draft, manifest.path, complete or manifest.owns(manifest.path))
 
 
 @contextmanager
@@ -217,10 +206,10 @@ def folder_outputs(
     manifest: Manifest | None = None,
     retained: Collection[Path] = (),
 ) -> Iterator[Path]:
-    """Yield a folder as `listed_outputs` does; its files are published in `folder`, one by one.
+    """Yield a folder as `atomic_outputs` does; its files are published in `folder`, one by one.
 
-    With `overwrite`, files that an earlier output left there unchanged are replaced or deleted.
-    Everything else in the folder stays.
+    With `overwrite`, files that an earlier output left there unchanged are replaced, or deleted if
+    they are not `retained`. Everything else in the folder stays.
     """
     target = Path(os.path.realpath(folder))
     made = not target.is_dir()
@@ -233,7 +222,8 @@ def folder_outputs(
             raise write_error(target, error) from error
     try:
         manifest = manifest or Manifest(target / FOLDER_MANIFEST)
-        with listed_outputs(target, manifest, (), retained) as scratch:
+        earlier = manifest.owned().difference(retained)
+        with atomic_outputs(target, manifest.owns, earlier, manifest) as scratch:
             yield scratch
     except BaseException:
         if made:

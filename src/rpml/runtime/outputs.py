@@ -131,6 +131,10 @@ class Manifest:
         listed = path == self.path or (path in self.files and path.is_file())
         return listed and self._time > 0 and os.lstat(path).st_mtime_ns <= self._time
 
+    def owned(self) -> set[Path]:
+        """Return the listed files that rpml wrote and nobody has changed since."""
+        return set(filter(self.owns, self.files))
+
     def check(self, path: Path) -> None:
         """Raise InputError if the path exists and is not a file of rpml."""
         if os.path.lexists(path) and not self.owns(path):

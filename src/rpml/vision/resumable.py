@@ -21,7 +21,7 @@ from rpml.io.features.writing import write_drafts
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.context import Context, Json, data_digest, file_fingerprint
 from rpml.runtime.errors import InputError
-from rpml.runtime.files import folder_outputs, listed_outputs, locked
+from rpml.runtime.files import atomic_outputs, folder_outputs, locked
 from rpml.runtime.outputs import (
     FOLDER_MANIFEST,
     MANIFEST_SUFFIX,
@@ -223,8 +223,11 @@ class ResumableExtraction(ResumableRun):
         if self.path.endswith("/"):
             replaces = self.overwrite or self._continues(manifest)
             return folder_outputs(target, replaces, manifest, retained)
-        forced = {target, ids} if self.overwrite else ()
-        return listed_outputs(target, manifest, forced, retained)
+        forced = {target, ids} if self.overwrite else set()
+        earlier = manifest.owned() - retained
+        return atomic_outputs(
+            target, lambda file: file in forced or manifest.owns(file), earlier, manifest
+        )
 
     def _write_rows(
         self, scratch: Path, job: Job, parts: Iterator[Part]
