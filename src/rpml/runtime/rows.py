@@ -1,7 +1,7 @@
 """Operations on rows shared by all layers: validation, blocks, unit norm, samples, top-k."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -78,7 +78,13 @@ def with_lengths(X: Array) -> tuple[Array, Array]:
 
 def common_scale(X: Array) -> float:
     """Return the power of two nearest to the typical row norm; dividing by it is exact."""
-    return scale_of([extent(X)], len(X))
+    largest = max((float(np.abs(block).max(initial=0)) for _, block in row_blocks(X)), default=0.0)
+    if largest == 0:
+        return 1.0
+    # relative to the largest entry, so that no square of a finite row overflows
+    squares = (np.square(block / largest).sum(dtype=np.float64) for _, block in row_blocks(X))
+    mean = float(sum(squares)) / len(X)
+    return float(2.0 ** min(1023, round(math.log2(largest) + math.log2(mean) / 2)))
 
 
 def to_common_scale(X: Array, as_they_are: bool) -> tuple[Array, float]:
@@ -100,24 +106,6 @@ def divided(X: Array, scale: float) -> Array:
     # not by division: 2^128 divides rows of float32 that it is too large for
     rows: Array = np.ldexp(np.asarray(X, float_dtype(X)), -round(math.log2(scale)))
     return rows
-
-
-def extent(X: Array) -> tuple[float, float]:
-    """Return (largest entry, sum of squares relative to it), without overflow for finite rows."""
-    largest = max((float(np.abs(block).max(initial=0)) for _, block in row_blocks(X)), default=0.0)
-    if largest == 0:
-        return 0.0, 0.0
-    squares = (np.square(block / largest).sum(dtype=np.float64) for _, block in row_blocks(X))
-    return largest, float(sum(squares))
-
-
-def scale_of(extents: Sequence[tuple[float, float]], n: int) -> float:
-    """Return the common scale of n rows from the extents of their parts."""
-    largest = max(size for size, _ in extents)
-    if largest == 0:
-        return 1.0
-    squares = sum(total * (size / largest) ** 2 for size, total in extents)
-    return float(2.0 ** min(1023, round(math.log2(largest) + math.log2(squares / n) / 2)))
 
 
 def sorted_sample(n: int, size: int, rng: np.random.Generator) -> NDArray[np.intp]:

@@ -330,7 +330,7 @@ def interruptible(job: ResumableFit, model: RPML, console: Console) -> Iterator[
     try:
         stopper = Stopper(console.reporter())
         model.set_params(callback=stopper)
-        with console.following("rpml.estimator.resumable"), answering(stopper.answer):
+        with console.following("rpml.estimator.features"), answering(stopper.answer):
             yield
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted before there was a model; {how_to_go_on(job)}") from None
