@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional as F
 
-from rpml.runtime.errors import InputError, require
+from rpml.runtime.errors import InputError, explained, require
 from rpml.vision.backbone import Convention, find_convention
 
 LITE0 = "efficientnet-lite0"
@@ -208,12 +208,8 @@ def read_weights(path: str | Path) -> dict[str, NDArray[np.floating]]:
     """Return the initializers of an ONNX file by name, with ``_`` for ``/``."""
     onnx = require("onnx", "vision", "reading an ONNX backbone")
     numpy_helper = require("onnx.numpy_helper", "vision", "reading an ONNX backbone")
-    try:
+    with explained(f"cannot read the backbone {path}"):
         graph = onnx.load(str(path)).graph
-    except FileNotFoundError:
-        raise InputError(f"cannot read the backbone {path}: there is no such file") from None
-    except Exception as error:  # protobuf's errors share no public base
-        raise InputError(f"{path} is not an ONNX network") from error
     return {i.name.replace("/", "_"): numpy_helper.to_array(i) for i in graph.initializer}
 
 

@@ -39,7 +39,7 @@ from rpml.io.features.source import (
     picked,
 )
 from rpml.runtime.context import Context
-from rpml.runtime.errors import InputError
+from rpml.runtime.errors import InputError, explained
 from rpml.runtime.rows import Array, as_matrix, float_dtype
 from rpml.runtime.wording import first_line
 
@@ -254,11 +254,9 @@ def shard_addresses(address: str) -> tuple[list[str], str]:
     """
     import fsspec
 
-    try:
+    with explained(f"cannot read {address}"):
         system, path = fsspec.core.url_to_fs(address)
         exists, is_file = system.exists(path), system.isfile(path)
-    except Exception as error:  # every file system has its own errors
-        raise InputError(f"cannot read {address}: {first_line(error)}") from error
     if not exists:
         raise InputError(f"cannot read {address}: there is no such file or folder")
     entries = [path]

@@ -2,8 +2,12 @@
 
 import errno
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+
+from rpml.runtime.wording import reason_of
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -30,6 +34,20 @@ class TrainingError(ArithmeticError):
 
 class WeightCollapseWarning(UserWarning):
     """The learned triplet weights have shrunk to zero, so the embedding was hardly trained."""
+
+
+@contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Turn what else the block raises into an InputError: what failed, and the reason.
+
+    Libraries raise anything on damaged files, and every file system has errors of its own.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{what}: {reason_of(error)}") from error
 
 
 def write_error(path: Path, error: OSError) -> Exception:

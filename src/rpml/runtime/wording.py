@@ -23,7 +23,7 @@ def reason_of(error: Exception) -> str:
     """Return why a file could not be read, in words of our own for the most frequent case."""
     if isinstance(error, FileNotFoundError):
         return "there is no such file"
-    return getattr(error, "strerror", None) or str(error)
+    return getattr(error, "strerror", None) or first_line(error)
 
 
 def text_table(rows: Iterable[Sequence[str]], justify: Literal["left", "right"] = "right") -> str:

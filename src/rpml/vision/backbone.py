@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.runtime.errors import InputError, require
+from rpml.runtime.errors import InputError, explained, require
 from rpml.runtime.schema import Number, check_json, read_document
-from rpml.runtime.wording import one_line, reason_of
+from rpml.runtime.wording import reason_of
 
 _onnxruntime: ModuleType = require("onnxruntime", "vision", "a backbone")
 
@@ -179,11 +179,8 @@ def _open(path: Path, threads: int) -> Any:
     # idle threads must not spin: the other cores decode or run the next batch
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     network = with_fast_normalization(path) or str(path)
-    try:
+    with explained(f"{path} is not an ONNX network that can be run"):
         return _onnxruntime.InferenceSession(network, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's exceptions share no public base
-        reason = one_line(error)[:200]
-        raise InputError(f"{path} is not an ONNX network that can be run: {reason}") from error
 
 
 def with_fast_normalization(path: Path) -> bytes | None:

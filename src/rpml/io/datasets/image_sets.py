@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.io.features.text_files import text_lines
-from rpml.runtime.errors import InputError
+from rpml.runtime.errors import InputError, explained
 from rpml.runtime.wording import counted
 
 VIEW_MARK = "#view"  # ids of augmented views: the id of the image, this mark, and a number
@@ -129,11 +129,9 @@ def _annotations(path: Path, field: str) -> list[tuple[str, int]]:
     """Return names, in this field, and classes of a MATLAB annotation file."""
     from scipy.io import loadmat
 
-    try:
+    with explained(f"cannot read {path} as MATLAB annotations"):
         records = np.atleast_1d(loadmat(path, squeeze_me=True)["annotations"])
         return [(str(record[field]), int(record["class"])) for record in records]
-    except Exception as error:  # scipy raises anything on damaged files
-        raise InputError(f"cannot read {path} as MATLAB annotations: {error}") from error
 
 
 def read_sop(root: str | Path) -> ImageSet:

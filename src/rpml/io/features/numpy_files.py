@@ -22,9 +22,9 @@ from rpml.io.features.source import (
 )
 from rpml.io.features.text_files import csv_rows, read_column
 from rpml.runtime.context import file_fingerprint
-from rpml.runtime.errors import InputError
+from rpml.runtime.errors import InputError, explained
 from rpml.runtime.rows import Array
-from rpml.runtime.wording import counted, first_line
+from rpml.runtime.wording import counted
 
 _FEATURE_ARRAYS = ("X", "x", "features", "embeddings", "embedding", "vectors")
 _ID_ARRAYS = ("ids", "id")
@@ -45,16 +45,11 @@ def check_dtype(dtype: np.dtype[np.generic], name: str, text: bool = False) -> N
 
 def load_npy(path: Path) -> NDArray[Any]:
     """Load the array of a .npy file; a large one is memory-mapped."""
-    try:
-        with open(path, "rb") as file:
-            shape, order, dtype = _checked_header(file, os.fstat(file.fileno()).st_size, str(path))
-            if math.prod(shape) * dtype.itemsize > MAPPED_BYTES:
-                return np.memmap(path, dtype, "r", file.tell(), shape, order)
-            return np.fromfile(file, dtype, math.prod(shape)).reshape(shape, order=order)
-    except InputError:
-        raise
-    except Exception as error:  # a damaged header raises anything
-        raise InputError(f"{path} is not a complete .npy file: {first_line(error)}") from error
+    with explained(f"{path} is not a complete .npy file"), open(path, "rb") as file:
+        shape, order, dtype = _checked_header(file, os.fstat(file.fileno()).st_size, str(path))
+        if math.prod(shape) * dtype.itemsize > MAPPED_BYTES:
+            return np.memmap(path, dtype, "r", file.tell(), shape, order)
+        return np.fromfile(file, dtype, math.prod(shape)).reshape(shape, order=order)
 
 
 def _checked_header(
@@ -144,12 +139,8 @@ class RemoteArray(ArraySource):
     """Rows of a .npy file of which only those asked for are read."""
 
     def __init__(self, file: IO[bytes], size: int, name: str, ids: Ids | None = None) -> None:
-        try:
+        with explained(f"{name} is not a complete .npy file"):
             shape, order, dtype = _checked_header(file, size, name)
-        except InputError:
-            raise
-        except Exception as error:  # a damaged header raises anything
-            raise InputError(f"{name} is not a complete .npy file: {first_line(error)}") from error
         if order == "F":
             raise InputError(f"{name} is stored by column (Fortran order): save it by row")
         super().__init__(np.broadcast_to(np.zeros((), dtype), shape), name, ids)
@@ -193,11 +184,8 @@ class NpzFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            with zipfile.ZipFile(path) as archive:
-                names = [i.filename for i in archive.infolist()]
-        except Exception as error:  # damaged archives raise anything
-            raise InputError(f"{path} is not a complete .npz file: {first_line(error)}") from error
+        with explained(f"{path} is not a complete .npz file"), zipfile.ZipFile(path) as archive:
+            names = [i.filename for i in archive.infolist()]
         self.names = [n.removesuffix(".npy") for n in names if n.endswith(".npy")]
 
     def read(self, name: str) -> NDArray[Any]:
@@ -205,18 +193,14 @@ class NpzFile:
         if name not in self.names:
             raise InputError(f"{self.path} has no array {name!r}: it has {self._listing()}")
         label = f"{self.path}[{name!r}]"
-        try:
-            with zipfile.ZipFile(self.path) as archive, archive.open(name + ".npy") as file:
-                entry = archive.getinfo(name + ".npy")
-                check_compression(label, entry.file_size, entry.compress_size)
+        with explained(f"{label} cannot be read"), zipfile.ZipFile(self.path) as archive:
+            entry = archive.getinfo(name + ".npy")
+            check_compression(label, entry.file_size, entry.compress_size)
+            with archive.open(entry) as file:
                 shape, order, dtype = _checked_header(file, entry.file_size, label)
                 held = math.prod(shape) * dtype.itemsize
                 values = np.frombuffer(bytearray(file.read(held)), dtype)
                 return values.reshape(shape, order=order)
-        except InputError:
-            raise
-        except Exception as error:  # damaged data raise anything
-            raise InputError(f"{label} cannot be read: {first_line(error)}") from error
 
     def choose(self, name: str | None, usual_names: tuple[str, ...], what: str, option: str) -> str:
         """Return the array to use: the one named, one with a usual name, or the only one."""

@@ -19,9 +19,9 @@ from rpml.io.features.arrow_files import ArrowSource
 from rpml.io.features.numpy_files import ArraySource, open_npy, open_npz, sidecar
 from rpml.io.features.source import Batch, Features, FeatureSource, ReadOptions, file_stamp
 from rpml.io.features.text_files import CsvSource
-from rpml.runtime.errors import InputError, require
+from rpml.runtime.errors import InputError, explained, require
 from rpml.runtime.outputs import FOLDER_MANIFEST, Manifest
-from rpml.runtime.wording import counted, one_line, reason_of
+from rpml.runtime.wording import counted
 
 Opener = Callable[[Path, ReadOptions], FeatureSource]
 OPENERS: dict[str, Opener] = {
@@ -38,10 +38,8 @@ TABLES = ("groups.csv", "labels.csv", "failures.csv", "whitening.npz")
 
 def check_readable(path: Path) -> None:
     """Raise InputError if a file is missing, unreadable, special or empty."""
-    try:
+    with explained(f"cannot read {path}"):
         status = os.stat(path)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {reason_of(error)}") from error
     if path.is_dir():
         return
     if not path.is_file():
@@ -77,12 +75,10 @@ def _open_file(path: Path, options: ReadOptions) -> FeatureSource:
         kind = f"the suffix {path.suffix!r}" if path.suffix else "no suffix"
         raise InputError(f"{path} has {kind}: features are read from {', '.join(SUFFIXES)}")
     check_readable(path)
-    try:
+    with explained(f"cannot read {path}"):
         stamp = file_stamp(path)
         source = opener(path, options)
         source.stamp = stamp
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {reason_of(error)}") from error
     if options.keep and not source.kept_names:
         raise InputError(f"{path} has no columns to keep: only tables have")
     if options.columns is not None and isinstance(source, ArraySource):
@@ -129,10 +125,8 @@ def _check_complete(folder: Path, paths: list[Path]) -> None:
 
 def shard_paths(folder: Path) -> list[Path]:
     """Return the feature files of a folder in natural order."""
-    try:
+    with explained(f"cannot read the folder {folder}"):
         paths = sorted(filter(is_feature_file, folder.iterdir()), key=natural_key)
-    except OSError as error:
-        raise InputError(f"cannot read the folder {folder}: {error.strerror}") from error
     check_one_format(folder, paths)
     _check_complete(folder, paths)
     return paths
@@ -217,7 +211,7 @@ def _copy_standard_input(folder: Path) -> Path:
 def _copy_remote(address: str, folder: Path) -> Path:
     """Copy a file or a folder of shards from a URL that fsspec supports."""
     fsspec = require("fsspec", "remote", f"reading {address.split('://')[0]}://")
-    try:
+    with explained(f"cannot read {address}"):
         system, place = fsspec.core.url_to_fs(address)
         target = folder / Path(urlsplit(place).path.rstrip("/")).name
         if target.suffix.lower() in SUFFIXES:
@@ -227,9 +221,4 @@ def _copy_remote(address: str, folder: Path) -> Path:
         ids = place.removesuffix(".npy") + ".ids.csv"
         if place.endswith(".npy") and system.exists(ids):
             system.get_file(ids, str(sidecar(target)))
-    except FileNotFoundError as error:
-        raise InputError(f"cannot read {address}: there is no such file") from error
-    except Exception as error:  # every file system has its own errors
-        reason = one_line(error) or type(error).__name__
-        raise InputError(f"cannot read {address}: {reason}") from error
     return target

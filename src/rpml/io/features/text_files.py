@@ -19,8 +19,8 @@ from rpml.io.features.source import (
     is_id_name,
     select_columns,
 )
-from rpml.runtime.errors import InputError
-from rpml.runtime.wording import counted, reason_of
+from rpml.runtime.errors import InputError, explained
+from rpml.runtime.wording import counted
 
 Row = list[str]
 _FORMULA = ("=", "+", "-", "@", "'", "\t", "\r")  # the first characters that mark a formula
@@ -53,10 +53,8 @@ def without_mark(text: str) -> str:
 
 def text_lines(path: Path) -> list[str]:
     """Read the lines of a text file."""
-    try:
+    with explained(f"cannot read {path}"):
         return path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {reason_of(error)}") from error
 
 
 @contextmanager
