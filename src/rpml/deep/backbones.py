@@ -6,6 +6,7 @@ GoogLeNet in torch takes its weights from an ONNX file.
 import contextlib
 import hashlib
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,20 +22,8 @@ from rpml.vision.backbone import Convention, find_convention
 LITE0 = "efficientnet-lite0"
 ALL = "all"  # train_from: the whole network
 
-# 1x1, 3x3 reduce, 3x3, 5x5 reduce, 5x5, pool projection
-_INCEPTIONS = {
-    "3a": (64, 96, 128, 16, 32, 32),
-    "3b": (128, 128, 192, 32, 96, 64),
-    "4a": (192, 96, 208, 16, 48, 64),
-    "4b": (160, 112, 224, 24, 64, 64),
-    "4c": (128, 128, 256, 24, 64, 64),
-    "4d": (112, 144, 288, 32, 64, 64),
-    "4e": (256, 160, 320, 32, 128, 128),
-    "5a": (256, 160, 320, 32, 128, 128),
-    "5b": (384, 192, 384, 48, 128, 128),
-}
+_INCEPTIONS = ("3a", "3b", "4a", "4b", "4c", "4d", "4e", "5a", "5b")
 _POOL_BEFORE = ("4a", "5a")
-_STEM = {"conv1.0": "conv1_7x7_s2", "conv2.0": "conv2_3x3_reduce", "conv2.1": "conv2_3x3"}
 
 
 @dataclass(frozen=True)
@@ -112,24 +101,17 @@ def _lite0() -> tuple[nn.Sequential, Convention]:
     return nn.Sequential(OrderedDict(blocks)).eval(), convention
 
 
-def convolution(in_channels: int, out_channels: int, size: int, stride: int = 1) -> nn.Sequential:
-    """Return a convolution that preserves the size (at stride 1), followed by ReLU."""
-    layer = nn.Conv2d(in_channels, out_channels, size, stride, padding=size // 2)
-    return nn.Sequential(layer, nn.ReLU())
-
-
 class Inception(nn.Module):
     """Four parallel branches: 1x1, 3x3, 5x5 and a projected max-pool."""
 
-    def __init__(self, in_channels: int, widths: tuple[int, ...]) -> None:
+    def __init__(self, name: str, convolution: Callable[[str], nn.Module]) -> None:
         super().__init__()
-        one, reduce3, three, reduce5, five, projection = widths
-        self.branch_1x1 = convolution(in_channels, one, 1)
-        self.branch_3x3_reduce = convolution(in_channels, reduce3, 1)
-        self.branch_3x3 = convolution(reduce3, three, 3)
-        self.branch_5x5_reduce = convolution(in_channels, reduce5, 1)
-        self.branch_5x5 = convolution(reduce5, five, 5)
-        self.branch_pool_proj = convolution(in_channels, projection, 1)
+        self.branch_1x1 = convolution(f"{name}_1x1")
+        self.branch_3x3_reduce = convolution(f"{name}_3x3_reduce")
+        self.branch_3x3 = convolution(f"{name}_3x3")
+        self.branch_5x5_reduce = convolution(f"{name}_5x5_reduce")
+        self.branch_5x5 = convolution(f"{name}_5x5")
+        self.branch_pool_proj = convolution(f"{name}_pool_proj")
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         branches = [
@@ -185,25 +167,6 @@ def halve() -> nn.Module:
     return nn.MaxPool2d(3, stride=2, ceil_mode=True)
 
 
-def googlenet() -> nn.Sequential:
-    """Return the untrained network up to its last feature map, (n, 1024, h / 32, w / 32)."""
-    blocks: dict[str, nn.Module] = {
-        "input": InputConvention(Convention(color="BGR", white=255.0)),  # as Caffe
-        "conv1": nn.Sequential(convolution(3, 64, 7, 2), halve(), ResponseNorm()),
-        "conv2": nn.Sequential(
-            convolution(64, 64, 1), convolution(64, 192, 3), ResponseNorm(), halve()
-        ),
-    }
-    channels = 192
-    for name, widths in _INCEPTIONS.items():
-        if name in _POOL_BEFORE:
-            blocks[f"pool_{name}"] = halve()
-        blocks[f"inception_{name}"] = Inception(channels, widths)
-        one, _, three, _, five, projection = widths
-        channels = one + three + five + projection
-    return nn.Sequential(OrderedDict(blocks))
-
-
 def read_weights(path: str | Path) -> dict[str, NDArray[np.floating]]:
     """Return the initializers of an ONNX file by name, with ``_`` for ``/``."""
     onnx = require("onnx", "vision", "reading an ONNX backbone")
@@ -214,30 +177,42 @@ def read_weights(path: str | Path) -> dict[str, NDArray[np.floating]]:
 
 
 def load_googlenet(path: str | Path) -> nn.Sequential:
-    """Return GoogLeNet with the weights of an ONNX file that uses Caffe's names.
+    """Return GoogLeNet up to its last feature map, (n, 1024, h / 32, w / 32).
 
-    Raises InputError for missing weights and other shapes.
+    Its layers are as large as the weights of an ONNX file that uses Caffe's names.
     """
-    network, weights = googlenet(), read_weights(path)
-    for key, tensor in network.state_dict().items():
-        name = _onnx_name(key)
-        weight = weights.get(name)
-        if weight is None and name == "mean":
-            continue  # the input convention subtracts the mean
-        if weight is None or weight.shape != tuple(tensor.shape):
-            shape = "missing" if weight is None else f"of shape {weight.shape}"
-            raise InputError(
-                f"{path} does not hold GoogLeNet: the weight {name} is {shape}, not of shape "
-                f"{tuple(tensor.shape)}"
-            )
-        tensor.copy_(torch.from_numpy(weight.astype(np.float32)))
-    return network.eval()
+    weights = read_weights(path)
 
+    def convolution(name: str, stride: int = 1) -> nn.Sequential:
+        """Return a convolution that preserves the size (at stride 1), followed by ReLU."""
+        names = [f"{name}_w", f"{name}_b"]
+        if missing := [each for each in names if each not in weights]:
+            raise InputError(f"{path} does not hold GoogLeNet: the weight {missing[0]} is missing")
+        weight, bias = (torch.from_numpy(weights[each].astype(np.float32)) for each in names)
+        n_out, n_in, size = weight.shape[:3]
+        layer = nn.Conv2d(n_in, n_out, size, stride, padding=size // 2)
+        layer.load_state_dict({"weight": weight, "bias": bias})
+        return nn.Sequential(layer, nn.ReLU())
 
-def _onnx_name(key: str) -> str:
-    """Convert inception_3a.branch_1x1.0.weight to inception_3a_1x1_w."""
-    owner, _, kind = key.rpartition(".0.")
-    if not owner:
-        return "mean"
-    owner = _STEM.get(owner, owner.replace(".branch_", "_"))
-    return f"{owner}_{kind[0]}"
+    with explained(f"{path} does not hold GoogLeNet"):
+        # without one here, the input convention subtracts the mean
+        b, g, r = weights.get("mean", np.zeros(3)).ravel().tolist()
+        as_caffe = Convention(color="BGR", white=255.0, mean=(b, g, r))
+        blocks: dict[str, nn.Module] = {
+            "input": InputConvention(as_caffe),
+            "conv1": nn.Sequential(convolution("conv1_7x7_s2", 2), halve(), ResponseNorm()),
+            "conv2": nn.Sequential(
+                convolution("conv2_3x3_reduce"),
+                convolution("conv2_3x3"),
+                ResponseNorm(),
+                halve(),
+            ),
+        }
+        for name in _INCEPTIONS:
+            if name in _POOL_BEFORE:
+                blocks[f"pool_{name}"] = halve()
+            blocks[f"inception_{name}"] = Inception(f"inception_{name}", convolution)
+        network = nn.Sequential(OrderedDict(blocks)).eval()
+        with torch.no_grad():
+            network(torch.zeros(1, 3, 32, 32))  # fails if the sizes do not fit together
+    return network
