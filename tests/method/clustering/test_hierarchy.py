@@ -44,7 +44,7 @@ def greedy_merges(W, sizes):
 
 
 @pytest.mark.parametrize("seed", [0, 2, 4, 6])  # without ties the greedy order is unique
-def test_chains_find_the_greedy_merges(seed):
+def test_rounds_find_the_greedy_merges(seed):
     W = random_graph(seed)
     sizes = np.random.default_rng(seed).integers(1, 9, 30)
     tree = average_linkage(W, sizes)

@@ -1,15 +1,15 @@
 """From basins to clusters: join small basins, build the merge tree, cut and refine it.
 
 An addition to the paper, whose ascent stops at every local maximum of the authority. The tree is
-average linkage on a sparse affinity graph, by a nearest-neighbor chain over linked edge lists. Its
-time and memory grow with the number of edges: merging two nodes concatenates their edge lists, and
-parallel edges are summed when a list is next read.
+average linkage on a sparse affinity graph, by rounds of mutual nearest neighbors. Its time and
+memory grow with the number of edges.
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -195,9 +195,9 @@ class MergeTree:
             node[self.children[t]] = node[self.n_leaves + t]
         return np.unique(node[: self.n_leaves], return_inverse=True)[1].astype(np.intp)
 
-    def totals(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def totals(self, values: NDArray[Any]) -> NDArray[Any]:
         """Sum a value per leaf over the leaves of each node."""
-        out = np.concatenate([values, np.zeros(len(self.children))])
+        out = np.concatenate([values, np.zeros(len(self.children), values.dtype)])
         for t, (a, b) in enumerate(self.children):
             out[self.n_leaves + t] = out[a] + out[b]
         return out
@@ -206,131 +206,53 @@ class MergeTree:
 def average_linkage(graph: sparse.csr_matrix, sizes: NDArray[np.int64]) -> MergeTree:
     """Merge the two nodes with the largest mean affinity between their rows until one is left.
 
-    Mean affinity is reducible (merging two nodes brings neither closer to a third), so chains of
-    nearest neighbors find the merges of the greedy order, and distances never decrease.
-    Unconnected parts of the graph are merged last, the smallest first. `graph` has the summed
-    affinities between the rows of two leaves, `sizes` the rows of each leaf.
+    Mean affinity is reducible (merging two nodes brings neither closer to a third), so all pairs of
+    nodes that are nearest to each other can be merged in one round: the merges are those of the
+    greedy order, and distances never decrease. Unconnected parts of the graph are merged last, the
+    smallest first, so that a cut separates large parts first. `graph` has the summed affinities
+    between the rows of two leaves, `sizes` the rows of each leaf.
     """
-    graph = graph.copy()
-    graph.setdiag(0)
-    graph.eliminate_zeros()
-    first, second, affinity = _chain(graph.indptr, graph.indices, graph.data, sizes.astype(float))
+    n = len(sizes)
+    left, size, lowest = np.arange(n), sizes.astype(float), np.full(n, np.inf)
+    merges, affinities = [np.empty((0, 2), np.intp)], [np.empty(0)]
+    made, upper = n, sparse.triu(graph, 1, "csr")
+    upper.eliminate_zeros()
+    while upper.nnz:
+        a, b, mean = _mutual_nearest(upper.tocoo(), size)
+        lowest[a] = np.minimum(mean, np.minimum(lowest[a], lowest[b]))  # whatever the rounding
+        merges.append(np.stack([left[a], left[b]], axis=1))
+        affinities.append(lowest[a])
+        left[a], size[a] = made + np.arange(len(a)), size[a] + size[b]
+        made += len(a)
+        into = np.arange(len(left))
+        into[b] = a
+        remaining, into = np.unique(into, return_inverse=True)
+        left, size, lowest = left[remaining], size[remaining], lowest[remaining]
+        both = shrink(upper, into)
+        upper = sparse.triu(both + both.T, 1, "csr")
+    affinity = np.concatenate(affinities)
     order = np.argsort(-affinity, kind="stable")
-    pairs = np.stack([first, second], axis=1)[order]
-    children, counts = _number_merges(pairs, np.asarray(sizes, np.int64))
-    unlinked = np.zeros(len(children) - len(order))
-    return MergeTree(children, np.concatenate([affinity[order], unlinked]), counts)
+    number = np.arange(made)
+    number[n + order] = np.arange(n, made)
+    parts = number[left[np.argsort(size, kind="stable")]]
+    joined = np.concatenate([parts[:1], made + np.arange(len(parts))])[: len(parts) - 1]
+    children = [number[np.concatenate(merges)[order]], np.stack([joined, parts[1:]], axis=1)]
+    unlinked = np.zeros(len(joined))
+    tree = MergeTree(np.concatenate(children), np.append(affinity[order], unlinked), sizes)
+    return replace(tree, counts=tree.totals(sizes))
 
 
-@compiled()
-def _root(parents, i):  # type: ignore[no-untyped-def]
-    while parents[i] != i:
-        parents[i] = parents[parents[i]]
-        i = parents[i]
-    return i
-
-
-@compiled()
-def _chain(indptr, indices, data, sizes):  # type: ignore[no-untyped-def]
-    """Return the merges as found: a row of each of the two nodes, and their mean affinity."""
-    n = len(sizes)
-    edges = np.empty((len(indices), 2), np.int64)  # end node, and the next edge in the list
-    edges[:, 0], edges[:, 1] = indices, np.arange(1, len(indices) + 1)
-    first, last = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
-    for i in range(n):
-        if indptr[i] < indptr[i + 1]:
-            first[i], last[i] = indptr[i], indptr[i + 1] - 1
-            edges[last[i], 1] = -1
-    weights = data.astype(np.float64)
-    parents, seen, chain = np.arange(n), np.full(n, -1, np.int64), np.empty(n + 1, np.int64)
-    size = sizes.copy()
-    left, right = np.empty(max(n - 1, 0), np.int64), np.empty(max(n - 1, 0), np.int64)
-    affinity = np.empty(max(n - 1, 0))
-    merged = 0
-    for start in range(n):
-        if parents[start] != start:
-            continue
-        top = 0
-        chain[0] = start
-        while top >= 0:
-            i = chain[top]
-            before = chain[top - 1] if top else -1
-            last[i] = _sum_parallel(i, parents, first, edges, weights, seen)
-            best, most = -1, 0.0
-            e = first[i]
-            while e >= 0:
-                j = edges[e, 0]
-                seen[j] = -1
-                mean = weights[e] / (size[i] * size[j])
-                tie = mean == most and (j == before or (best != before and j < best))
-                if mean > most or tie:
-                    best, most = j, mean
-                e = edges[e, 1]
-            if best < 0:  # the last node of a connected part has no neighbor
-                top -= 1
-            elif best != before:
-                top += 1
-                chain[top] = best
-            else:
-                left[merged], right[merged], affinity[merged] = i, best, most
-                merged += 1
-                parents[best] = i
-                size[i] += size[best]
-                edges[last[i], 1] = first[best]
-                last[i] = last[best]
-                top -= 2
-                if top < 0:
-                    top = 0
-                    chain[0] = i
-    return left[:merged], right[:merged], affinity[:merged]
-
-
-@compiled()
-def _sum_parallel(i, parents, first, edges, weights, seen):  # type: ignore[no-untyped-def]
-    """Update the ends of the edges of i, sum parallel ones, drop loops; return the last edge."""
-    retained = -1
-    e = first[i]
-    while e >= 0:
-        after = edges[e, 1]
-        j = _root(parents, edges[e, 0])
-        if j != i and seen[j] < 0:
-            edges[e, 0] = j
-            seen[j] = e
-            retained = e
-        else:
-            if j != i:
-                weights[seen[j]] += weights[e]
-            if retained < 0:
-                first[i] = after
-            else:
-                edges[retained, 1] = after
-        e = after
-    return retained
-
-
-@compiled()
-def _number_merges(pairs, sizes):  # type: ignore[no-untyped-def]
-    """Return children as node numbers and the rows of each node; unconnected parts come last.
-
-    The smallest parts are merged first, so that a cut separates large parts first.
-    """
-    n = len(sizes)
-    parents, node = np.arange(n), np.arange(n)
-    children = np.empty((max(n - 1, 0), 2), np.intp)
-    counts = np.zeros(max(2 * n - 1, 0), np.int64)
-    counts[:n] = sizes
-    for t in range(len(pairs)):
-        a, b = _root(parents, pairs[t, 0]), _root(parents, pairs[t, 1])
-        children[t] = node[a], node[b]
-        counts[n + t] = counts[node[a]] + counts[node[b]]
-        parents[b] = a
-        node[a] = n + t
-    parts = node[parents == np.arange(n)]
-    parts = parts[np.argsort(counts[parts], kind="mergesort")]
-    joined = parts[0] if n else 0
-    for t in range(1, len(parts)):
-        new = n + len(pairs) + t - 1
-        children[new - n] = joined, parts[t]
-        counts[new] = counts[joined] + counts[parts[t]]
-        joined = new
-    return children, counts
+def _mutual_nearest(
+    edges: sparse.coo_matrix, size: NDArray[np.float64]
+) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
+    """Return disjoint pairs of nodes of largest mean affinity to each other, and that affinity."""
+    ends = edges.row, edges.col
+    mean = edges.data / (size[edges.row] * size[edges.col])
+    best, first = np.zeros(len(size)), np.full(len(size), len(mean))
+    for end in ends:
+        np.maximum.at(best, end, mean)
+    mutual = np.flatnonzero((mean == best[edges.row]) & (mean == best[edges.col]))
+    for end in ends:  # of equal ones the first
+        np.minimum.at(first, end[mutual], mutual)
+    mutual = mutual[(first[edges.row[mutual]] == mutual) & (first[edges.col[mutual]] == mutual)]
+    return edges.row[mutual], edges.col[mutual], mean[mutual]
