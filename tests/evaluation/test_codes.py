@@ -84,7 +84,7 @@ def test_many_rows_are_sampled(monkeypatch):
     monkeypatch.setattr(codes, "MAX_ROWS", 30)
     result = compare_bytes(blobs(spread=0.6)[0], None, (2,), methods=("pca",))
     assert "recall@1" not in result[0]
-    assert codes.code_lines(result)[0] == ["bytes", "method", "code", "dim", "neighbors_kept"]
+    assert codes.code_lines(result)[0] == ["bytes", "method", "code", "dim", "raw neighbors kept"]
 
 
 def test_too_many_bytes_are_refused():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import rpml
-from rpml.evaluation import sizes
-from rpml.evaluation.sizes import recommend_size
+from rpml.evaluation import codes
+from rpml.evaluation.codes import recommend_size
 from tests.languages import translations
 from tests.problems import blobs
 
@@ -40,9 +40,9 @@ def test_the_advice_can_be_followed(advice, data):
     X = data[0]
     assert advice.estimator.n_components == advice.n_components
     model = advice.fit(X)
-    codes = model.transform(X, output=advice.output)
-    assert codes.shape == (len(X), 4)
-    assert model.codec(advice.output).decode(codes).shape == (len(X), advice.n_components)
+    packed = model.transform(X, output=advice.output)
+    assert packed.shape == (len(X), 4)
+    assert model.codec(advice.output).decode(packed).shape == (len(X), advice.n_components)
 
 
 def test_labels_decide_by_recall(data):
@@ -53,15 +53,16 @@ def test_labels_decide_by_recall(data):
     assert "Recall@1 is" in str(found)
 
 
-def test_the_choice_is_the_best_by_its_evidence(data, monkeypatch):
+def test_the_choice_is_the_best_by_its_evidence(data):
     X, y = data
-    trial = sizes._Trial(X, y, 0, {})
-    learned = sizes.has_learned_axes(trial._fit(min(64, trial.most)))
-    tried = sizes.configurations(8, trial.most, ("pq", "int2"), learned)
-    Z, queries = trial._space(tried[0][0])
-    by_float = sizes.nearest_rows(queries, Z, 10, own=trial.own)[1]
-    recall = {c: trial._measured(*c, by_float)["recall@1"] for c in tried}
-    assert trial.best(8)["recall@1"] == max(recall.values())
+    fits = codes._trial(X, y, {}, 0)
+    learned = codes.has_learned_axes(fits.fit(min(64, fits.most)))
+    tried = codes.configurations(8, fits.most, ("pq", "int2"), learned)
+    recall = {c: fits.measure(*c)[0]["recall@1"] for c in tried}
+    found = recommend_size(X, 8, y=y)
+    row = next(row for row in found.table if row["bytes"] == 8)
+    assert row["recall@1"] == max(recall.values())
+    assert recall[found.n_components, found.output, 8] == max(recall.values())
 
 
 def test_real_queries_are_searched(data):
@@ -106,7 +107,7 @@ def test_the_fewest_bytes_that_keep_enough(data):
         ({"bytes": 0}, "bytes=0 must be at least 1"),
         ({"keep": 2.0}, r"keep=2.0 must lie in \(0, 1\]"),
         ({"bytes": 8, "keep": 0.5}, "either bytes, or the share"),
-        ({"bytes": 8, "n_components": 4}, "leave it out"),
+        ({"bytes": 8, "n_components": 4}, "leave out n_components"),
         ({"bytes": 900}, "No code of 900 bytes fits"),
     ],
 )

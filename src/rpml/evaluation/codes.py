@@ -1,34 +1,60 @@
-"""Quality against bytes per vector: codes of PCA and RPML at equal bytes.
+"""Quality against bytes per vector: codes of PCA and RPML at equal bytes, and which one to use.
 
 Queries are floats, rows are codes, and ranges and codebooks are learned from the rows that are
-searched, as an index would.
+searched, as an index would. For a number of bytes, RPML is fitted to a sample of the rows. Among
+the codes of equal bytes, the one is chosen that ranks most of the neighbors by the float embedding
+among the 10 nearest; with labels the highest Recall@1; with queries the one that keeps most of the
+10 nearest rows of the queries.
 """
 
+from __future__ import annotations
+
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rpml.evaluation.comparison import Row, Split, figure_text, make_split, mean_figure
+from rpml.estimator import RPML
+from rpml.estimator.knowledge import known_subset
+from rpml.evaluation.comparison import Row, figure_text, make_split, mean_figure
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
-from rpml.evaluation.metrics.retrieval import checked_embedding
-from rpml.evaluation.registry import Method, chosen_methods
+from rpml.evaluation.metrics.retrieval import checked_codes, checked_embedding
+from rpml.evaluation.registry import Method, Transformer, chosen_methods
 from rpml.method.calibration import AxisRanges
 from rpml.method.codes import BITS, learn_codebooks, make_codec
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.whitening.linear_map import principal_axes
+from rpml.runtime.context import Json
 from rpml.runtime.rows import Array, sorted_sample, unit_rows
+from rpml.runtime.wording import counted
 
 logger = logging.getLogger(__name__)
 CODED_METHODS = ("pca", "rpml")
 BYTES = (8, 16, 32, 64)
 SHOWN = ("int8", "int2", "pq")
-MAX_ROWS = 10_000
+MAX_ROWS = 10_000  # of a comparison
+TRIAL_ROWS, TRIAL_QUERIES, MIN_ROWS = 5000, 1000, 100  # of a recommendation
+LARGER = (128, 256)  # bytes that are tried, after BYTES, until enough is kept
+# Fewest bytes at which a code was worth trying (benchmarks/bytes.py): with fewer, its few
+# dimensions lose more than its bits gain.
+WORTH = {"pq": 1, "int2": 1, "int4": 32, "int8": 64}
 # Dimensions that `pq` codes (benchmarks/bytes_choice.py). Learned axes have the signal in few of
 # them; with principal axes as many again cost no Recall@1 and keep more of the raw neighbors.
 LEARNED_SIZE, PRINCIPAL_SIZE = 64, 128
+COLUMNS = {
+    "bytes": "bytes",
+    "title": "method",
+    "code": "code",
+    "dim": "dim",
+    "recall@1": "Recall@1",
+    "neighbors_kept": "raw neighbors kept",
+    "embedding_kept": "embedding neighbors kept",
+}
+Rows = NDArray[np.intp]
 
 
 def configurations(
@@ -57,14 +83,70 @@ def coded(rows: Array, output: str, n_bytes: int = 0) -> Array:
     return codec.decode(codec.encode(rows))
 
 
+@dataclass(frozen=True)
+class Search:
+    """Rows that are searched by float queries, and what is right to find."""
+
+    rows: Array
+    queries: Array
+    own: Rows | None
+    """The queries' numbers among the rows; None if they are others."""
+    labels: NDArray[np.generic] | None
+
+    @cached_property
+    def nearest(self) -> Rows:
+        """The 10 nearest rows by the raw vectors."""
+        return self.find(unit_rows(self.queries), unit_rows(self.rows))
+
+    def find(self, queries: Array, rows: Array) -> Rows:
+        return nearest_rows(queries, rows, NEAREST, own=self.own)[1]
+
+    def figures(self, found: Rows) -> dict[str, float]:
+        """Return the shares of raw neighbors and of right labels among the rows found."""
+        figures = mean_figure("neighbors_kept", neighbor_overlap(self.nearest, found))
+        if self.labels is not None and self.own is not None:
+            hits = self.labels[found[:, 0]] == self.labels[self.own]
+            figures |= mean_figure("recall@1", hits)
+        return figures
+
+    def raw_figures(self) -> Row:
+        d = self.rows.shape[1]
+        return {"bytes": 4 * d, "dim": d, "code": "float32", **self.figures(self.nearest)}
+
+
+class Fits:
+    """A method fitted once per number of components, and its embeddings of a search."""
+
+    def __init__(self, search: Search, most: int, fit: Callable[[int], Transformer]) -> None:
+        self.search, self.most = search, most
+        self.fit = cache(fit)
+        self.embedded = cache(self._embedded)
+
+    def _embedded(self, size: int) -> tuple[Array, Array]:
+        """Return the unit rows and queries by a fit with so many components."""
+        both = (self.search.rows, self.search.queries)
+        Z, queries = (np.asarray(self.fit(size).transform(part), np.float32) for part in both)
+        return unit_rows(Z), unit_rows(queries)
+
+    def configurations(self, n_bytes: int, outputs: Sequence[str]) -> list[tuple[int, str, int]]:
+        learned = "pq" in outputs and has_learned_axes(self.fit(min(self.most, LEARNED_SIZE)))
+        return configurations(n_bytes, self.most, outputs, learned)
+
+    def measure(self, size: int, output: str, n_bytes: int) -> tuple[Row, Rows]:
+        """Return the row of a code for a table, and what is found by it."""
+        Z, queries = self.embedded(size)
+        found = self.search.find(queries, coded(Z, output, n_bytes))
+        place = {"bytes": n_bytes, "dim": Z.shape[1], "code": output}
+        return {**place, **self.search.figures(found)}, found
+
+
 def code_lines(rows: Sequence[Row]) -> list[list[str]]:
-    """Return header and rows of `compare_bytes` as text, in percent."""
-    figures = [name for name in ("recall@1", "neighbors_kept") if name in rows[0]]
-    lines = [["bytes", "method", "code", "dim", *figures]]
-    for row in rows:
-        place = [str(row["bytes"]), row["title"], row["code"], str(row["dim"])]
-        lines.append([*place, *(figure_text(row, name) for name in figures)])
-    return lines
+    """Return header and rows of a table of codes as text, in percent."""
+    shown = [name for name in COLUMNS if name in rows[0]]
+    return [[COLUMNS[name] for name in shown]] + [
+        [figure_text(row, n) if "_" in n or "@" in n else str(row[n]) for n in shown]
+        for row in rows
+    ]
 
 
 def compare_bytes(
@@ -78,61 +160,181 @@ def compare_bytes(
 ) -> list[Row]:
     """Compare codes of equal bytes on at most 10,000 held-out rows: one row per method and code.
 
-    The map is learned on the training half, as in `compare`. `neighbors_kept` is the share of the
-    10 nearest rows of the raw vectors that remain among the 10 nearest by the code, `recall@1` the
-    Recall@1 of the labels; both with 95% intervals. The first row is that of the raw vectors.
-
-    Parameters
-    ----------
-    X, y, methods, seed
-        As in `compare`; by default PCA and RPML are compared.
-    sizes : sequence of int, default=(8, 16, 32, 64)
-        Bytes per vector.
-    outputs : sequence of str, default=("int8", "int2", "pq")
-        Codes, as in `RPML.transform`; of more dimensions than the vectors have, none is measured.
+    The map is learned on the training half, as in `compare`, whose arguments these are; `sizes` are
+    bytes per vector, and `outputs` codes as in `RPML.transform`, of which those with more
+    dimensions than the vectors have are left out. `neighbors_kept` is the share of the 10 nearest
+    rows of the raw vectors that remain among the 10 nearest by the code, `recall@1` the Recall@1 of
+    the labels; both with 95% intervals. The first row is that of the raw vectors.
     """
-    rows = checked_embedding(X, "X")
-    split = make_split(rows, y)
+    split = make_split(checked_embedding(X, "X"), y)
     sampled = sorted_sample(len(split.X_test), MAX_ROWS, np.random.default_rng(seed))
     labels = None if split.y_test is None else split.y_test[sampled]
-    split = Split(split.X_train, split.y_train, split.X_test[sampled], labels)
-    raw = unit_rows(np.asarray(split.X_test, np.float32))
-    k = min(NEAREST, len(raw) - 1)
-    near = nearest_rows(raw, raw, k, own=np.arange(len(raw)))[1]
-    described = {"bytes": 4 * raw.shape[1], "method": "raw", "title": "raw features"}
-    out: list[Row] = [{**described, "code": "float32", **_figures(raw, raw, near, labels)}]
+    rows = np.asarray(split.X_test[sampled], np.float32)
+    search = Search(rows, rows, np.arange(len(rows)), labels)
+    out: list[Row] = [{"method": "raw", "title": "raw features", **search.raw_figures()}]
     most = len(principal_axes(split.X_train, unit_input=True).variances)
     if not any(configurations(size, most, outputs) for size in sizes):
         raise ValueError(f"No code of {list(sizes)} bytes has at most {most} dimensions.")
     for method in chosen_methods(methods):
-        fitted: dict[int, Any] = {}
-        spaces: dict[int, Array] = {}
 
-        def fit(size: int, method: Method = method, fitted: dict[int, Any] = fitted) -> Any:
-            if size not in fitted:
-                fitted[size] = method.fit(split.X_train, split.y_train, size, seed)[0]
-            return fitted[size]
+        def fit(size: int, method: Method = method) -> Transformer:
+            return method.fit(split.X_train, split.y_train, size, seed)[0]
 
-        learned = "pq" in outputs and has_learned_axes(fit(min(most, LEARNED_SIZE)))
-        for size, output, n_bytes in (
-            c for n in sizes for c in configurations(n, most, outputs, learned)
-        ):
-            if size not in spaces:
-                embedded = fit(size).transform(split.X_test)
-                spaces[size] = unit_rows(np.asarray(embedded, np.float32))
-            logger.info("%s, %d bytes, %s", method.name, n_bytes, output)
-            figures = _figures(spaces[size], coded(spaces[size], output, n_bytes), near, labels)
-            described = {"bytes": n_bytes, "method": method.name, "title": method.title}
-            out.append({**described, "code": output, **figures})
+        fits = Fits(search, most, fit)
+        for n_bytes in sizes:
+            for code in fits.configurations(n_bytes, outputs):
+                logger.info("%s, %d bytes, %s", method.name, n_bytes, code[1])
+                row, _ = fits.measure(*code)
+                out.append({"method": method.name, "title": method.title, **row})
     return sorted(out, key=lambda row: -row["bytes"])
 
 
-def _figures(
-    queries: Array, rows: Array, near: NDArray[np.intp], labels: NDArray[np.generic] | None
-) -> dict[str, float]:
-    found = nearest_rows(queries, rows, near.shape[1], own=np.arange(len(rows)))[1]
-    overlap = neighbor_overlap(near, found, near.shape[1])
-    figures = {"dim": rows.shape[1], **mean_figure("neighbors_kept", overlap)}
-    return figures | (
-        {} if labels is None else mean_figure("recall@1", labels[found[:, 0]] == labels)
+@dataclass(frozen=True)
+class SizeRecommendation:
+    """The embedding and code for a number of bytes per vector, and what it keeps."""
+
+    n_components: int
+    output: str
+    """The code, as in `RPML.transform`."""
+    n_bytes: int
+    table: list[Row]
+    """Per number of bytes the chosen `dim` and `code`, `neighbors_kept` (the share of the raw
+    vectors' 10 nearest rows that stay among the 10 nearest), `embedding_kept` (the same of the
+    float embedding's) and, with labels, `recall@1`, with 95% intervals. The last row is that of
+    the raw vectors."""
+    reasons: tuple[str, ...] = ()
+    """Sentences; the first one is the advice."""
+    seed: int = field(default=0, repr=False)
+    known: Json = field(default_factory=dict, repr=False)
+    """The nuisance and the queries that the advice was given with, arguments of `RPML.fit`."""
+
+    @property
+    def estimator(self) -> RPML:
+        """The recommended embedding, not fitted."""
+        return RPML(self.n_components, random_state=self.seed)
+
+    def fit(self, X: ArrayLike, **known: Any) -> RPML:
+        """Fit the embedding with what the advice knew, and learn the codebooks.
+
+        `known` are further arguments of `RPML.fit`, or others than those.
+        """
+        model = self.estimator.fit(X, **{**self.known, **known})
+        if self.output == "pq":
+            model.learn_codebooks(X, self.n_bytes, random_state=self.seed)
+        return model
+
+    def lines(self) -> list[list[str]]:
+        """Return header and rows of the table as text, in percent."""
+        return code_lines(self.table)
+
+    @property
+    def next_step(self) -> str:
+        """The line of Python that follows the advice."""
+        known = "".join(f", {name}={name}" for name in self.known)
+        return f"rpml.recommend(X, bytes={self.n_bytes}{known}).fit(X)"
+
+    def __str__(self) -> str:
+        return " ".join([*self.reasons, f"Next: {self.next_step}"])
+
+
+def recommend_size(
+    X: ArrayLike,
+    n_bytes: int | None = None,
+    *,
+    keep: float | None = None,
+    y: ArrayLike | None = None,
+    known: Json | None = None,
+    random_state: int = 0,
+) -> SizeRecommendation:
+    """Recommend dimensions times bits; see `rpml.recommend`.
+
+    `known` may have the nuisance and the queries, with which RPML is fitted.
+    """
+    if (n_bytes is None) == (keep is None):
+        raise ValueError("Give either bytes, or the share to keep.")
+    if n_bytes is not None and n_bytes < 1:
+        raise ValueError(f"bytes={n_bytes} must be at least 1.")
+    if keep is not None and not 0 < keep <= 1:
+        raise ValueError(f"keep={keep} must lie in (0, 1].")
+    known = known or {}
+    fits = _trial(X, y, known, random_state)
+    judged = "embedding_kept" if y is None else "recall@1"
+    judged = "neighbors_kept" if "queries" in known else judged
+    raw = fits.search.raw_figures()
+    # of what a code keeps of the raw vectors
+    kept, whole = ("recall@1", raw["recall@1"]) if judged == "recall@1" else ("neighbors_kept", 1.0)
+    sizes = sorted({*BYTES, n_bytes}) if n_bytes is not None else (*BYTES, *LARGER)
+    table: list[Row] = []
+    for size in sizes:
+        if rows := _measured(fits, size):
+            table.append(max(rows, key=lambda row: float(row[judged])))
+            if keep is not None and table[-1][kept] >= keep * whole:
+                break
+    asked = [row for row in table if n_bytes in (None, row["bytes"])]
+    if not asked:
+        raise ValueError(
+            f"No code of {n_bytes or min(sizes)} bytes fits: the rows vary in "
+            f"{counted(fits.most, 'direction')}, so int8 codes of all of them are smaller."
+        )
+    row = asked[-1]
+    reasons = [_advice(row, raw)]
+    if keep is not None and row[kept] < keep * whole:
+        reasons.append(
+            f"No size up to {row['bytes']} bytes keeps {keep:.0%}; this one keeps the most."
+        )
+    place = row["dim"], row["code"], row["bytes"]
+    return SizeRecommendation(*place, [*table, raw], tuple(reasons), random_state, known)
+
+
+def _trial(X: ArrayLike, y: ArrayLike | None, known: Json, seed: int) -> Fits:
+    """Return fits of RPML to a sample of the rows, searched by some of them or by the queries."""
+    rows, queries, own = checked_embedding(X, "X"), known.get("queries"), None
+    if len(rows) < MIN_ROWS:
+        raise ValueError(f"X has {counted(len(rows), 'row')}: at least {MIN_ROWS} are needed.")
+    rng = np.random.default_rng(seed)
+    sample = sorted_sample(len(rows), TRIAL_ROWS, rng)
+    sampled, given = np.asarray(rows[sample], np.float32), known_subset(known, sample)
+    labels = None if y is None else checked_codes(y, len(rows))[sample]
+    if queries is None:
+        own = sorted_sample(len(sampled), TRIAL_QUERIES, rng)
+        asked = sampled[own]
+    else:
+        asked = np.asarray(queries[sorted_sample(len(queries), TRIAL_QUERIES, rng)], np.float32)
+    most = len(principal_axes(sampled, unit_input=True).variances)
+    return Fits(
+        Search(sampled, asked, own, labels),
+        most,
+        lambda size: RPML(size, random_state=seed).fit(sampled, **given),
+    )
+
+
+def _measured(fits: Fits, n_bytes: int) -> list[Row]:
+    """Return the rows of the codes of a number of bytes that are worth trying."""
+    tried = fits.configurations(n_bytes, [o for o, least in WORTH.items() if n_bytes >= least])
+    if not tried:
+        return []
+    Z, queries = fits.embedded(tried[0][0])
+    by_float, rows = fits.search.find(queries, Z), []
+    for code in tried:
+        row, found = fits.measure(*code)
+        rows.append(row | mean_figure("embedding_kept", neighbor_overlap(by_float, found)))
+    return rows
+
+
+def _advice(row: Row, raw: Row) -> str:
+    name = "recall@1" if "recall@1" in row else "neighbors_kept"
+    low, high = (100 * row[f"{name}_{end}"] for end in ("low", "high"))
+    smaller = f"{raw['bytes'] / row['bytes']:.0f} times smaller than the raw vectors"
+    use = (
+        f"Use {counted(row['dim'], 'dimension')} as {row['code']} codes, "
+        f"{counted(row['bytes'], 'byte')} per vector, {smaller}: "
+    )
+    if name == "recall@1":
+        return (
+            f"{use}Recall@1 is {row[name]:.1%} ({low:.1f} to {high:.1f}), with the raw vectors "
+            f"{raw[name]:.1%}."
+        )
+    return (
+        f"{use}{row[name]:.1%} ({low:.1f} to {high:.1f}) of the 10 nearest rows by the raw vectors "
+        "stay among the 10 nearest."
     )

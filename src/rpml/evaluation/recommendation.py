@@ -15,7 +15,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +24,7 @@ from rpml.estimator import RPML
 from rpml.estimator.description import separated_pairs
 from rpml.estimator.knowledge import fit_knowledge, known_subset, nuisance_values
 from rpml.evaluation.advice import Recommendation, decide, recommend_from, too_little
+from rpml.evaluation.codes import SizeRecommendation, recommend_size
 from rpml.evaluation.comparison import Comparison, checked_size, compare
 from rpml.evaluation.metrics.label_free import neighbors_kept
 from rpml.evaluation.metrics.retrieval import checked_codes, checked_embedding
@@ -36,7 +36,6 @@ from rpml.evaluation.registry import (
     Transformer,
     chosen_methods,
 )
-from rpml.evaluation.sizes import SizeRecommendation, recommend_size
 from rpml.method.graph.heaps import nearest_others
 from rpml.method.whitening.constants import JUDGED_NEIGHBORS, LEADING_AXES, MIN_AXES, MIN_ROWS
 from rpml.method.whitening.evidence import NO_GAIN, ScatterChoice
@@ -52,28 +51,6 @@ ADVISED_ROWS = 5000
 RANKED_QUERIES = 1000  # of the rank gain
 
 
-@overload
-def recommend(
-    X: ArrayLike,
-    n_components: int | None = ...,
-    *,
-    y: ArrayLike | None = ...,
-    methods: Sequence[str] = ...,
-    nuisance: ArrayLike | None = ...,
-    queries: ArrayLike | None = ...,
-    random_state: RandomState = ...,
-) -> Recommendation: ...
-@overload
-def recommend(
-    X: ArrayLike,
-    *,
-    bytes: int | None = ...,
-    keep: float | None = ...,
-    nuisance: ArrayLike | None = ...,
-    queries: ArrayLike | None = ...,
-    y: ArrayLike | None = ...,
-    random_state: RandomState = ...,
-) -> SizeRecommendation: ...
 def recommend(
     X: ArrayLike,
     n_components: int | None = None,
@@ -130,7 +107,7 @@ def recommend(
     """
     if bytes is not None or keep is not None:
         if n_components is not None:
-            raise ValueError("bytes and keep choose n_components: leave it out.")
+            raise ValueError("bytes and keep choose the dimensions: leave out n_components.")
         seed = int(check_random_state(random_state).randint(2**31 - 1))
         known = fit_knowledge(checked_embedding(X, "X"), nuisance, queries)
         return recommend_size(X, bytes, keep=keep, y=y, known=known, random_state=seed)

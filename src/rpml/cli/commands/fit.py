@@ -252,7 +252,7 @@ def choose_code(X: Any, n_bytes: int, seed: int, inputs: Json) -> tuple[Any, Arr
     """Return the advice for a number of bytes, and the rows to learn codebooks from."""
     from rpml.evaluation.recommendation import recommend
 
-    known = {name: inputs.get(name) for name in ("nuisance", "queries")}
+    known: Json = {name: inputs.get(name) for name in ("nuisance", "queries")}
     if "cluster" in inputs:
         rows = sampled_rows(len(X))
         X = X[rows]

@@ -15,7 +15,6 @@ from rpml.cli.command import command
 from rpml.cli.console import Console
 from rpml.cli.options.knowledge import read_compared
 from rpml.cli.options.reading import EngineOptions, LabeledReadingOptions
-from rpml.runtime.errors import InputError
 from rpml.runtime.wording import text_table
 
 if TYPE_CHECKING:
@@ -66,6 +65,7 @@ def run(
 ) -> None:
     """Recommend a method and a size; labels are optional."""
     from rpml.estimator.description import named_pairs, separated_question
+    from rpml.evaluation.codes import SizeRecommendation
     from rpml.evaluation.recommendation import recommend
     from rpml.evaluation.registry import METHODS
 
@@ -75,18 +75,15 @@ def run(
     options = {"features": features, "nuisance": nuisance, "queries": queries, **vars(reading)}
     if engine.on_dask():
         options |= {name: getattr(engine, name) for name in ENGINE}
-    if n_bytes is not None or keep is not None:
-        if dim is not None:
-            raise InputError("--bytes and --keep choose the dimensions: leave out --dim")
-        size = recommend(data.values, bytes=n_bytes, keep=keep, **known)
-        step = fit_command(options, "--bytes", size.n_bytes, given)
-        fields = {"n_components": size.n_components, "output": size.output, "bytes": size.n_bytes}
-        shown = f"{text_table(size.lines())}\n{NOTE}\n\n"
-        text = "\n".join([*size.reasons, f"Next: {step}"])
-        fields |= {"table": size.table, "reasons": size.reasons, "next": step}
-        console.result(fields, shown + text)
+    advice = recommend(data.values, dim, bytes=n_bytes, keep=keep, **known)
+    if isinstance(advice, SizeRecommendation):
+        step = fit_command(options, "--bytes", advice.n_bytes, given)
+        place = {"n_components": advice.n_components, "output": advice.output}
+        fields = {**place, "bytes": advice.n_bytes, "table": advice.table}
+        text = "\n".join([*advice.reasons, f"Next: {step}"])
+        shown = f"{text_table(advice.lines())}\n{NOTE}\n\n{text}"
+        console.result({**fields, "reasons": advice.reasons, "next": step}, shown)
         return
-    advice = recommend(data.values, dim, **known)
     step = next_step(advice, options)
     pairs = named_pairs(advice.separated, data.ids)
     figure, form = ("Recall@1", ".1%") if advice.uses_labels else ("rank gain over PCA", "+z.3f")

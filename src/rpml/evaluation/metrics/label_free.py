@@ -15,11 +15,11 @@ ERROR_ROWS = 2000  # enough for a standard error
 
 
 def neighbor_overlap(
-    before: NDArray[np.integer], after: NDArray[np.integer], k: int
+    before: NDArray[np.integer], after: NDArray[np.integer], k: int = NEAREST
 ) -> NDArray[np.float64]:
     """Return the share of each row's k nearest neighbors before that are among its k nearest after.
 
-    Both arrays have at least k columns, nearest first.
+    Both arrays have as many columns, nearest first; if there are fewer than k, all of them count.
     """
     same = before[:, :k, None] == after[:, None, :k]
     return np.asarray(same.any(axis=2).mean(axis=1))
