@@ -22,9 +22,13 @@ def purity(points: np.ndarray, y: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("landmarks", [600, 80])
-def test_groups_stay_together_in_the_unit_square(landmarks: int) -> None:
+def test_groups_stay_together_in_the_unit_square(
+    landmarks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rpml.pages.layout.MAX_ROWS", landmarks)
+    monkeypatch.setattr("rpml.pages.layout.LANDMARKS", landmarks)
     Z, y = groups(300)
-    points = layout(Z, np.random.default_rng(0), landmarks=landmarks)
+    points = layout(Z, np.random.default_rng(0))
     assert points.shape == (300, 2)
     assert points.dtype == np.float32
     assert points.min() >= 0

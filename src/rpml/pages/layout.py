@@ -22,14 +22,6 @@ _LIMIT = 4.0  # maximal move of a coordinate before the step size is applied
 
 
 @compiled()
-def _next(state: np.uint64) -> np.uint64:
-    """Return the next xorshift random number."""
-    state = state ^ (state << np.uint64(13))
-    state = state ^ (state >> np.uint64(7))
-    return state ^ (state << np.uint64(17))
-
-
-@compiled()
 def _move(P: NDArray[np.float64], i: int, j: int, rate: float, attract: bool) -> None:
     """Move point i to point j, and j to i, or push i away from j."""
     dx, dy = P[i, 0] - P[j, 0], P[i, 1] - P[j, 1]
@@ -50,30 +42,25 @@ def _move(P: NDArray[np.float64], i: int, j: int, rate: float, attract: bool) ->
 
 
 @compiled()
-def epoch(
+def _run_forces(
     P: NDArray[np.float64],
     heads: NDArray[np.int32],
     tails: NDArray[np.int32],
     period: NDArray[np.float64],
-    due: NDArray[np.float64],
-    clock: tuple[float, float, int],
+    epochs: int,
+    rng: np.random.Generator,
 ) -> None:
-    """Run one pass over the edges; an edge is used every `period` passes.
-
-    `clock` is (number of the pass, step size, random state). P and `due` change in place.
-    """
-    now, rate, seed = clock
-    state = np.uint64(seed)
-    n = np.uint64(P.shape[0])
-    for e in range(heads.shape[0]):
-        if due[e] > now:
-            continue
-        due[e] += period[e]
-        i = heads[e]
-        _move(P, i, tails[e], rate, True)
-        for _ in range(N_NEGATIVES):
-            state = _next(state)
-            _move(P, i, int((state >> np.uint64(11)) % n), rate, False)
+    """Move the points in place; an edge is used every `period` passes over all of them."""
+    due = period.copy()
+    for number in range(epochs):
+        rate = 1.0 - number / epochs
+        for e in range(heads.shape[0]):
+            if due[e] > number + 1:
+                continue
+            due[e] += period[e]
+            _move(P, heads[e], tails[e], rate, True)
+            for _ in range(N_NEGATIVES):
+                _move(P, heads[e], rng.integers(0, P.shape[0]), rate, False)
 
 
 Points = NDArray[np.float32]
@@ -82,23 +69,21 @@ LANDMARKS = 6_000  # rows laid out by forces if there are more; the others are i
 _NEIGHBORS, _EPOCHS = 15, 200
 _ANCHORS = 4  # landmarks per interpolated row
 _BLOCK = 8192
+_REACH = 0.4  # of the mean distance beyond the nearest, over which weights fall by the factor e
 _STRETCH = 1.4  # maximal stretch of one axis to fill the square
 
 
-def layout(
-    Z: Array, rng: np.random.Generator, start: Points | None = None, landmarks: int | None = None
-) -> Points:
+def layout(Z: Array, rng: np.random.Generator, start: Points | None = None) -> Points:
     """Place the rows in the unit square: edges of the neighbor graph attract, random pairs repel.
 
     Rows are compared by cosine similarity. `start` are initial positions, for a map that can be
-    compared with another; by default the two principal axes. By default all rows are laid out by
-    forces if there are at most 12,000, else 6,000 `landmarks`.
+    compared with another; by default the two principal axes. All rows are laid out by forces if
+    there are at most 12,000, else 6,000 landmarks.
     """
     n = len(Z)
     if n < 4:
         return _in_square(np.stack([np.arange(n), np.zeros(n)], axis=1))
-    landmarks = landmarks or (n if n <= MAX_ROWS else LANDMARKS)
-    chosen = sorted_sample(n, landmarks, rng)
+    chosen = sorted_sample(n, n if n <= MAX_ROWS else LANDMARKS, rng)
     rows = unit_rows(np.asarray(Z[chosen], np.float32))
     first = principal_plane(rows) if start is None else np.asarray(start[chosen], np.float64)
     placed = _forces(rows, _spread(first), rng)
@@ -134,11 +119,8 @@ def layout_note(n: int) -> str:
 def principal_plane(rows: NDArray[np.float32]) -> NDArray[np.float64]:
     centered = rows - rows.mean(axis=0)
     _, axes = np.linalg.eigh(np.asarray(centered.T @ centered, np.float64))
-    plane = axes[:, ::-1][:, :2]
-    if plane.shape[1] < 2:
-        plane = np.hstack([plane, np.zeros_like(plane)])
-    plane = plane * np.where(plane[np.abs(plane).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
-    return np.asarray(centered @ plane)
+    plane = axes[:, :-3:-1]
+    return np.asarray(centered @ np.pad(plane, ((0, 0), (0, 2 - plane.shape[1]))))
 
 
 def _spread(points: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -154,30 +136,18 @@ def _forces(
     edges = _memberships(nearest_neighbors(rows, k, metric="cosine", method="exact")).tocoo()
     # equal rows would start and stay at one point
     points = points + rng.normal(scale=1e-3, size=points.shape)
-    period = edges.data.max() / edges.data
-    due = period.copy()
-    seeds = rng.integers(1, 2**62, size=_EPOCHS)
-    heads, tails = edges.row.astype(np.int32), edges.col.astype(np.int32)
-    for number in range(_EPOCHS):
-        clock = (float(number + 1), 1.0 - number / _EPOCHS, int(seeds[number]))
-        epoch(points, heads, tails, period, due, clock)
+    _run_forces(points, edges.row, edges.col, edges.data.max() / edges.data, _EPOCHS, rng)
     return points
 
 
 def _memberships(neighbors: Neighbors) -> sparse.csr_matrix:
-    """Return edge weights exp(-(d - nearest) / s), with s so that a row's weights sum to log2 k."""
+    """Return edge weights, which fall with the distance beyond that of the nearest neighbor."""
     n, k = neighbors.indices.shape
     beyond = np.maximum(neighbors.distances - neighbors.distances[:, :1], 0).astype(np.float64)
-    low, high = np.zeros((n, 1)), np.full((n, 1), max(float(beyond.max()), 1e-12) * 1e3)
-    for _ in range(40):
-        scale = (low + high) / 2
-        small = np.exp(-beyond / scale).sum(axis=1, keepdims=True) < np.log2(max(k, 2))
-        low, high = np.where(small, scale, low), np.where(small, high, scale)
-    weights = np.exp(-beyond / np.maximum(high, 1e-12)).ravel()
+    weights = np.exp(-beyond / np.maximum(_REACH * beyond.mean(axis=1, keepdims=True), 1e-12))
     indptr = np.arange(0, n * k + 1, k)
-    W = sparse.csr_matrix((weights, neighbors.indices.ravel(), indptr), shape=(n, n))
-    both = W.multiply(W.T)
-    joined = (W + W.T - both).tocsr()
+    W = sparse.csr_matrix((weights.ravel(), neighbors.indices.ravel(), indptr), shape=(n, n))
+    joined = (W + W.T - W.multiply(W.T)).tocsr()
     joined.data[joined.data < joined.data.max() / _EPOCHS] = 0  # never used
     joined.eliminate_zeros()
     return joined
