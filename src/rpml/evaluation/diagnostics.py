@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator import RPML
 from rpml.evaluation.metrics.label_free import (
+    LABEL_FREE,
     NEAREST,
-    hubness_interval,
-    is_antihub,
+    label_free_figures,
     neighbor_overlap,
     spectrum,
 )
@@ -56,23 +56,11 @@ _TEXTS = {
         "Hard triplets",
         "triplets far from satisfied (probability below 1/4, the best being 1/2)",
     ),
-    "neighbors_kept": (
-        "Neighbors retained",
-        "share of a row's 10 nearest by the raw features that stay among its 10 nearest",
-    ),
-    "effective_rank": (
-        "Effective rank",
-        "directions really in use, before and after; far below the size means waste",
-    ),
-    "hubness": ("Hubness", "before and after; much above 1, a few rows crowd everybody's results"),
-    "antihub_rate": (
-        "Antihubs",
-        "rows that are among nobody's 10 nearest, before and after; lower is better",
-    ),
     "seeds": (
         "Agreement between seeds",
         "share of a row's 10 nearest that a fit with another seed finds too",
     ),
+    **{key: (title, reading) for key, (title, reading, _) in LABEL_FREE.items()},
 }
 """Title and meaning of each diagnostic."""
 
@@ -231,19 +219,17 @@ def of_neighbors(X: Array, Z: Array, rng: np.random.Generator) -> tuple[Diagnost
     """Return the changes of neighborhoods, effective rank and hubs from X to Z."""
     k = min(NEAREST, len(Z) - 1)
     before, after = (nearest_neighbors(rows, k, metric="cosine").indices for rows in (X, Z))
-    overlap = interval(neighbor_overlap(before, after, k), rng)
-    ranks = [spectrum(rows)[1] for rows in (X, Z)]
-    hubs = [hubness_interval(indices, k, rng) for indices in (before, after)]
-    lost = [interval(is_antihub(indices, k), rng) for indices in (before, after)]
-    wasteful = ranks[1].value < 0.1 * Z.shape[1]
-    crowded = hubs[1].value > max(2.0, 1.5 * hubs[0].value)
-    lonely = lost[1].value > max(0.1, 1.5 * lost[0].value)
-    return (
-        _estimated("neighbors_kept", [overlap], "{:.1%}", False),
-        _estimated("effective_rank", ranks, "{:.1f}", wasteful),
-        _estimated("hubness", hubs, "{:.1f}", crowded),
-        _estimated("antihub_rate", lost, "{:.1%}", lonely),
+    old, new = (
+        label_free_figures(before, near, spectrum(rows)[1], rng)
+        for near, rows in ((before, X), (after, Z))
     )
+    concerns = {
+        "effective_rank": new["effective_rank"].value < 0.1 * Z.shape[1],
+        "hubness": new["hubness"].value > max(2.0, 1.5 * old["hubness"].value),
+        "antihub_rate": new["antihub_rate"].value > max(0.1, 1.5 * old["antihub_rate"].value),
+    }
+    kept = _estimated("neighbors_kept", [new["neighbors_kept"]], False)
+    return kept, *(_estimated(key, [old[key], new[key]], worry) for key, worry in concerns.items())
 
 
 def _diagnostic(key: str, value: float, shown: str, concern: bool = False) -> Diagnostic:
@@ -251,9 +237,10 @@ def _diagnostic(key: str, value: float, shown: str, concern: bool = False) -> Di
     return Diagnostic(key, title, value, shown, meaning, concern)
 
 
-def _estimated(key: str, figures: Sequence[Interval], style: str, concern: bool) -> Diagnostic:
+def _estimated(key: str, figures: Sequence[Interval], concern: bool) -> Diagnostic:
     """Return a diagnostic of the figure alone, or of those before and after."""
-    ends = [[style.format(v) for v in (f.value, f.low, f.high)] for f in figures]
+    style = LABEL_FREE[key][2] if key in LABEL_FREE else ".1%"
+    ends = [[format(v, style) for v in (f.value, f.low, f.high)] for f in figures]
     shown = " -> ".join(f"{value} ({low} to {high})" for value, low, high in ends)
     return replace(_diagnostic(key, figures[-1].value, shown, concern), interval=figures[-1])
 
@@ -273,7 +260,7 @@ def of_seeds(model: RPML, X: Array, refits: int, rng: np.random.Generator) -> Di
         neighbors.append(nearest_neighbors(_embedded(refit, X), k, metric="cosine").indices)
     shared = np.mean([neighbor_overlap(neighbors[0], other, k) for other in neighbors[1:]], axis=0)
     share = interval(shared, rng)
-    return _estimated("seeds", [share], "{:.1%}", share.value < 0.5)
+    return _estimated("seeds", [share], share.value < 0.5)
 
 
 def _embedded(model: RPML, X: Array) -> Array:

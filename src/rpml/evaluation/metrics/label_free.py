@@ -79,6 +79,31 @@ def is_antihub(neighbors: NDArray[np.integer], k: int) -> NDArray[np.bool_]:
     return np.asarray(np.bincount(neighbors[:, :k].ravel(), minlength=len(neighbors)) == 0)
 
 
+LABEL_FREE = {
+    "neighbors_kept": ("Neighbors retained", "of the 10 nearest by the raw features", ".1%"),
+    "effective_rank": ("Effective rank", "directions in use; far below the size: waste", ".1f"),
+    "hubness": ("Hubness", "above about 1, a few crowd everybody's 10 nearest", ".2f"),
+    "antihub_rate": ("Antihubs", "among nobody's 10 nearest; lower is better", ".1%"),
+}
+"""Title, how to read it and format of each figure of `label_free_figures`."""
+
+
+def label_free_figures(
+    raw: NDArray[np.integer],
+    neighbors: NDArray[np.integer],
+    rank: Interval,
+    rng: np.random.Generator,
+) -> dict[str, Interval]:
+    """Return the figures of rows by their neighbors, the raw ones, and their effective rank."""
+    k = min(NEAREST, neighbors.shape[1])
+    return {
+        "neighbors_kept": interval(neighbor_overlap(raw, neighbors), rng),
+        "effective_rank": rank,
+        "hubness": hubness_interval(neighbors, k, rng),
+        "antihub_rate": interval(is_antihub(neighbors, k), rng),
+    }
+
+
 def neighbors_kept(X: Array, W: Array, size: int) -> dict[int, Interval]:
     """Return the share of the 10 nearest neighbors of the rows X that PCA keeps, per size.
 

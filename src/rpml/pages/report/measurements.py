@@ -14,9 +14,9 @@ from rpml.estimator import RPML
 from rpml.evaluation.advice import Recommendation
 from rpml.evaluation.metrics import first_hit_rank, kmeans_labels, nmi_interval
 from rpml.evaluation.metrics.label_free import (
+    LABEL_FREE,
     NEAREST,
-    hubness_interval,
-    is_antihub,
+    label_free_figures,
     neighbor_overlap,
     spectrum,
 )
@@ -206,8 +206,7 @@ def make_spaces(models: Mapping[str, RPML], X: Array) -> list[Space]:
 
 def _shared_neighbors(spaces: Sequence[Space], rng: np.random.Generator) -> Interval | None:
     near = [space.neighbors for space in spaces if space.key in MODELS]
-    k = min(NEAREST, near[0].shape[1])
-    return interval(neighbor_overlap(near[0], near[1], k), rng) if len(near) > 1 else None
+    return interval(neighbor_overlap(near[0], near[1]), rng) if len(near) > 1 else None
 
 
 def label_scores(
@@ -240,37 +239,9 @@ def _recall_score(k: int, hits: Mapping[str, NDArray[np.bool_]], rng: np.random.
 
 def label_free_scores(spaces: Sequence[Space], rng: np.random.Generator) -> list[Score]:
     raw = spaces[0].neighbors
-    k = min(NEAREST, raw.shape[1])
-    measures: list[tuple[str, str, str, Callable[[Space], Interval]]] = [
-        ("Dimensions", "per vector", ",.0f", lambda s: Interval(s.n_dims, s.n_dims, s.n_dims)),
-        (
-            "Neighbors retained",
-            f"share of the {k} nearest neighbors by the raw features that remain among the {k} "
-            "nearest",
-            ".1%",
-            lambda s: interval(neighbor_overlap(raw, s.neighbors, k), rng),
-        ),
-        (
-            "Effective rank",
-            "how many directions the vectors use; far below the dimensions means waste",
-            ".1f",
-            lambda s: s.spectrum[1],
-        ),
-        (
-            "Hubness",
-            f"skewness of how often items appear among the {k} nearest of others; above about 1 a "
-            "few items crowd the results",
-            ".2f",
-            lambda s: hubness_interval(s.neighbors, k, rng),
-        ),
-        (
-            "Antihubs",
-            f"share of items that are among the {k} nearest of no other item; lower is better",
-            ".1%",
-            lambda s: interval(is_antihub(s.neighbors, k), rng),
-        ),
-    ]
-    return [
-        Score(name, reading, style, {s.key: figure_of(s) for s in spaces})
-        for name, reading, style, figure_of in measures
+    sizes = {s.key: Interval(s.n_dims, s.n_dims, s.n_dims) for s in spaces}
+    figures = {s.key: label_free_figures(raw, s.neighbors, s.spectrum[1], rng) for s in spaces}
+    return [Score("Dimensions", "per vector", ",.0f", sizes)] + [
+        Score(*text, {key: found[name] for key, found in figures.items()})
+        for name, text in LABEL_FREE.items()
     ]
