@@ -1,11 +1,9 @@
 """The map of an embedding as a table for embedding-atlas (extra 'parquet')."""
 
-from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.estimator import RPML
 from rpml.method.graph.neighbors import nearest_neighbors
@@ -56,38 +54,26 @@ def export_atlas(
     arrow = require("pyarrow", "parquet", "writing .parquet")
     parquet = require("pyarrow.parquet", "parquet", "writing .parquet")
     path = check_atlas(path, overwrite)
-    table = arrow.table(_columns(model, X, items, np.random.default_rng(random_state)))
-    with atomic_output(path, overwrite) as temporary:
-        parquet.write_table(table, temporary)
-    return path
-
-
-def _columns(
-    model: RPML, X: Array, items: Items, rng: np.random.Generator
-) -> dict[str, Sequence[object] | NDArray[np.generic]]:
-    Z = model.transform(X)
-    points = linked_maps({"raw": X, "rpml": Z}, rng)["rpml"]
-    clusters = clusters_of(model, X)
-    neighbors = nearest_neighbors(Z, min(N_NEIGHBORS, len(Z) - 1), metric="cosine")
-    cosine_distances = neighbors.distances**2 / 2  # from Euclidean distances of unit rows
-    columns: dict[str, Sequence[object] | NDArray[np.generic]] = {
+    Z, clusters = model.transform(X), clusters_of(model, X)
+    points = linked_maps({"raw": X, "rpml": Z}, np.random.default_rng(random_state))["rpml"]
+    near = nearest_neighbors(Z, min(N_NEIGHBORS, len(Z) - 1), metric="cosine")
+    cosine_distances = near.distances**2 / 2  # from Euclidean distances of unit rows
+    pairs = zip(near.indices.tolist(), cosine_distances.tolist(), strict=True)
+    columns = {
         "id": items.ids,
         "x": points[:, 0],
         "y": points[:, 1],
         "text": [items.text(row) for row in range(len(items))],
         "cluster": model.predict(X) if clusters is None else clusters,
-        "neighbors": [
-            {"ids": ids, "distances": distances}
-            for ids, distances in zip(
-                neighbors.indices.tolist(), cosine_distances.tolist(), strict=True
-            )
-        ],
+        "neighbors": [{"ids": ids, "distances": distances} for ids, distances in pairs],
     }
     if items.labels is not None:
         columns["label"] = items.labels
     if items.images is not None:
-        columns["image"] = [None if image is None else _picture(image) for image in items.images]
-    return columns
+        columns["image"] = [image and _picture(image) for image in items.images]
+    with atomic_output(path, overwrite) as temporary:
+        parquet.write_table(arrow.table(columns), temporary)
+    return path
 
 
 def check_atlas(

@@ -24,6 +24,8 @@ from rpml.runtime.rows import Array
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+NAMES = ("map", "quad-grid", "retrieval-successes", "retrieval-failures")
+"""The figures of `draw_figures`, of which those without pictures or labels are left out."""
 TOP = 4  # images shown for a query, as in the paper
 GRID_IMAGES = 2500
 TILE, GRID_TILE = 224, 48  # pixels per picture in the rows and in the grid
@@ -165,14 +167,6 @@ def draw_figures(
         for path, figure in paths.items():
             _write(figure, scratch / path.name, options.dpi)
     return list(paths)
-
-
-def figure_names(has_pictures: bool, has_labels: bool) -> list[str]:
-    """Return the names of the figures of `draw_figures`, without suffixes."""
-    names = ["map", *(["quad-grid"] if has_pictures else [])]
-    return names + (
-        ["retrieval-successes", "retrieval-failures"] if has_pictures and has_labels else []
-    )
 
 
 def _retrievals(

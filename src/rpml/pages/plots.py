@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from textwrap import TextWrapper
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -99,20 +100,15 @@ def as_pixels(ink: NDArray[np.generic]) -> NDArray[np.uint8]:
     return np.repeat(gray[..., None], 3, axis=2)
 
 
+class _Wrapper(TextWrapper):
+    """Wraps names of classes also after dots, hyphens and underscores."""
+
+    wordsep_re = re.compile(r"(\s+|[^\s._-]+[._-]*)")
+
+
 def _wrapped(name: str, room: float) -> str:
-    """Wrap to at most four lines, after spaces, dots, hyphens and underscores."""
-    lines = [""]
-    for word in re.findall(r"[^\s._-]+[\s._-]*|[\s._-]+", name):
-        if lines[-1] and len((lines[-1] + word).rstrip()) > room:
-            lines.append("")
-        lines[-1] += word
-    if len(lines) > _NAME_LINES:
-        lines = [*lines[: _NAME_LINES - 1], "".join(lines[_NAME_LINES - 1 :])]
-    return "\n".join(_shortened(line.rstrip(), room) for line in lines)
-
-
-def _shortened(text: str, room: float) -> str:
-    return text if len(text) <= room else text[: max(1, int(room) - 1)] + "…"
+    lines = _Wrapper(max(1, int(room)), max_lines=_NAME_LINES, placeholder="…").wrap(name)
+    return "\n".join(lines)
 
 
 def image_figure(pixels: NDArray[np.uint8], width: float = 7.0) -> Figure:
@@ -163,7 +159,10 @@ def _groups(labels: NDArray[np.generic] | None, n: int) -> dict[str, tuple[int, 
     ranked = [name for name, _ in Counter(names[labeled].tolist()).most_common()]
     named = ranked if len(ranked) <= _NAMED + 1 else ranked[:_NAMED]
     groups = {
-        _shortened(name, 40): (rank, np.flatnonzero(labeled & (names == name)))
+        name if len(name) <= 40 else f"{name[:39]}…": (
+            rank,
+            np.flatnonzero(labeled & (names == name)),
+        )
         for rank, name in enumerate(named)
     }
     rest = {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rpml.pages.figures import TILE, FigureOptions, draw_figures, figure_names, pictures_of
+from rpml.pages.figures import NAMES, TILE, FigureOptions, draw_figures, pictures_of
 from rpml.pages.plots import PALETTE, RIGHT, WRONG
 from rpml.runtime.errors import InputError
 
@@ -27,7 +27,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = FigureOptions(("pdf", "svg", "png"), width=3.0, dpi=100, n_queries=3, max_images=25)
     spaces = {"raw": X, "mine": X[:, :8]}
     written = draw_figures(spaces, folder / "out", names, pictures_of(paths), options)
-    expected = {f"{name}.{kind}" for name in figure_names(True, True) for kind in options.formats}
+    expected = {f"{name}.{kind}" for name in NAMES for kind in options.formats}
     assert {path.name for path in written} == expected
     return folder / "out"
 

@@ -47,7 +47,7 @@ def run(
     A map, retrieval examples and a grid of images.
     """
     from rpml.estimator.features import check_features
-    from rpml.pages.figures import FigureOptions, draw_figures, figure_names, pictures_of
+    from rpml.pages.figures import NAMES, FigureOptions, draw_figures, pictures_of
     from rpml.pages.items import match_images
     from rpml.runtime.errors import require
     from rpml.runtime.outputs import check_apart, check_output
@@ -56,8 +56,8 @@ def run(
     kinds = tuple(opt.parse_names(formats) or ())
     options = FigureOptions(kinds, parse_length(width), dpi, queries, most, seed)
     labels = reading.labels_path(features, labels)
-    folder, names = Path(output), figure_names(images is not None, labels is not None)
-    targets = [folder / f"{name}.{kind}" for name in names for kind in kinds]
+    folder = Path(output)
+    targets = [folder / f"{name}.{kind}" for name in NAMES for kind in kinds]
     check_apart(targets, [features, model, labels, images])
     for target in targets if folder.exists() else ():
         check_output(target, force)
