@@ -3,8 +3,8 @@
 import base64
 import hashlib
 import json
-from importlib.resources import files
 from types import ModuleType
+from typing import Any
 
 from rpml.pages import assets
 from rpml.pages.items import Category, encode_category
@@ -72,25 +72,25 @@ SCRIPTS = ("points.js", "drawing.js", "scatter.js", "legend.js", "report.js")
 _MACROS = '{% import "macros.html" as ui %}'
 
 
-def _template(name: str) -> str:
-    return (files("rpml.pages.report") / "templates" / name).read_text(encoding="utf8")
-
-
-def build_report(measurements: Measurements, listen: Listener = lambda progress: None) -> str:
-    """Fill the templates; values are escaped, and a policy forbids other code and requests."""
+def environment() -> Any:
+    """Return the Jinja2 environment of the templates; values are escaped."""
     jinja: ModuleType = require("jinja2", "report", "the report")
-    environment = jinja.Environment(
-        loader=jinja.FunctionLoader(_template),
+    return jinja.Environment(
+        loader=jinja.PackageLoader("rpml.pages.report"),
         autoescape=True,
         undefined=jinja.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    sections = []
+
+
+def build_report(measurements: Measurements, listen: Listener = lambda progress: None) -> str:
+    """Fill the templates; a policy forbids other code and requests."""
+    templates, sections = environment(), []
     for section in SECTIONS:
         content = section.content(measurements)
         if content is not None:
-            body = environment.from_string(_MACROS + section.template).render(content)
+            body = templates.from_string(_MACROS + section.template).render(content)
             sections.append((section.anchor, section.title, content["how"], body))
     texts = {name: content.decode() for name, content in assets("report").items()}
     style, script = ("\n".join(texts[name] for name in part) for part in (STYLES, SCRIPTS))
@@ -98,7 +98,7 @@ def build_report(measurements: Measurements, listen: Listener = lambda progress:
         f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; "
         f"script-src '{_digest(script)}'; base-uri 'none'; form-action 'none'"
     )
-    page: str = environment.get_template("report.html").render(
+    page: str = templates.get_template("report.html").render(
         verdict=judge(measurements),
         source=measurements.source,
         items=counted(measurements.n_rows, "item"),

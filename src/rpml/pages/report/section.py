@@ -1,6 +1,6 @@
 """A section of the report, and what sections show: tables, items with pictures, charts.
 
-Charts are inline SVG without scripts, colored by the page's style sheet.
+Charts are inline SVG without scripts, drawn by a macro and colored by the page's style sheet.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -133,8 +132,7 @@ class Gallery:
         return views
 
 
-WIDTH, HEIGHT = 360, 220
-LEFT, RIGHT, TOP, BOTTOM = 66, 336, 12, 180  # pixels of the frame
+LEFT, RIGHT, TOP, BOTTOM = 66, 336, 12, 180  # pixels of the frame, as in macros.html
 _TICKS = 5  # at most
 _BINS = 32
 
@@ -144,11 +142,19 @@ Ticks = Sequence[tuple[float, str]]
 
 
 class Chart(NamedTuple):
-    """A heading, the svg, already escaped, and (color, name) of each line if there are several."""
+    """What the macro `chart` draws, in pixels: lines over 0, 1, 2, ... or bars from left to right.
+
+    `text` is the alternative of the picture, and a line has its color, its name and its points.
+    """
 
     heading: str
-    svg: str
-    keys: Sequence[tuple[str, str]] = ()
+    text: str
+    x_label: str
+    x_ticks: Ticks
+    y_ticks: Ticks
+    lines: Sequence[tuple[str, str, str]] = ()
+    bars: Sequence[float] = ()
+    """The upper ends."""
 
 
 class Series(NamedTuple):
@@ -191,14 +197,13 @@ def line_chart(title: str, series: Sequence[Series], x_label: str, log: bool = F
     marks = []
     for s, line in zip(series, lines, strict=True):
         points = (f"{x(i):.1f},{y(v):.1f}" for i, v in enumerate(line) if math.isfinite(v))
-        marks.append(f'<polyline class="line {s.tone}" points="{" ".join(points)}"/>')
-    texts = [(y(t), number(10**t, 2) if log else number(t)) for t in ticks(low, high)]
+        marks.append((s.tone, s.name, " ".join(points)))
+    y_ticks = [(y(t), number(10**t, 2) if log else number(t)) for t in ticks(low, high)]
     changes = "; ".join(
         f"{s.name} from {number(s.values[0], 3)} to {number(s.values[-1], 3)}" for s in series
     )
     x_ticks = [(x(t), number(t)) for t in ticks(0, last)]
-    svg = _svg(f"{title} over {x_label}: {changes}", marks, x_ticks, texts, x_label)
-    return Chart(title, svg, [(s.tone, s.name) for s in series] if len(series) > 1 else ())
+    return Chart(title, f"{title} over {x_label}: {changes}", x_label, x_ticks, y_ticks, marks)
 
 
 def histogram(title: str, values: Values, x_label: str, doubling: bool = False) -> Chart:
@@ -212,11 +217,6 @@ def histogram(title: str, values: Values, x_label: str, doubling: bool = False) 
         edges = np.linspace(low - margin, high + margin, _BINS + 1)
     counts, _ = np.histogram(data, edges)
     y, x = _scale(0, float(counts.max()), BOTTOM, TOP), _scale(0, len(counts), LEFT, RIGHT)
-    bars = [
-        f'<rect class="bar" x="{x(i) + 0.5:.1f}" y="{y(count):.1f}" '
-        f'width="{x(1) - x(0) - 1:.1f}" height="{BOTTOM - y(count):.1f}"/>'
-        for i, count in enumerate(counts.tolist())
-    ]
     step = max(1, len(counts) // 4) if not doubling else max(1, math.ceil(len(counts) / 7))
     x_ticks = [(x(i), number(edges[i], 3)) for i in range(0, len(edges), step)]
     y_ticks = [(y(t), number(t)) for t in ticks(0, float(counts.max())) if t == int(t)]
@@ -226,20 +226,4 @@ def histogram(title: str, values: Values, x_label: str, doubling: bool = False) 
         f"{number(float(np.median(data)), 3)}, most of them between {number(edges[fullest], 3)} "
         f"and {number(edges[fullest + 1], 3)}"
     )
-    return Chart(title, _svg(text, bars, x_ticks, y_ticks, x_label))
-
-
-def _svg(text: str, marks: Sequence[str], x_ticks: Ticks, y_ticks: Ticks, x_label: str) -> str:
-    """Return the picture with its axes; `text` is its alternative."""
-    frame = [
-        f'<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        f'<text class="tick y" x="{LEFT - 6}" y="{y + 4:.1f}">{name}</text>'
-        for y, name in y_ticks
-    ]
-    frame.append(f'<line class="axis" x1="{LEFT}" x2="{RIGHT}" y1="{BOTTOM}" y2="{BOTTOM}"/>')
-    frame += [f'<text class="tick x" x="{x:.1f}" y="195">{name}</text>' for x, name in x_ticks]
-    frame.append(f'<text class="label" x="{(LEFT + RIGHT) / 2}" y="213">{escape(x_label)}</text>')
-    return (
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'aria-label="{escape(text)}">{"".join([*frame, *marks])}</svg>'
-    )
+    return Chart(title, text, x_label, x_ticks, y_ticks, bars=[y(c) for c in counts.tolist()])
