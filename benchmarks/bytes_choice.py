@@ -4,10 +4,11 @@ python benchmarks/bytes_choice.py --data DIR [--sets A,B] [--rules]
 
 Every set: RPML fitted to at most 6,000 of its rows, at most 5,000 of these searched by 2,400 of
 them. Each code at each size is scored by Recall@1; the loss of a rule is the Recall@1 of the best
-configuration less that of the rule's. What is best by some queries need not be best by others: the
-configuration that is best by the labels of one half of the queries is scored on the other half, as
-is the rule. --rules measures nothing and prints the losses of the stored figures.
-results/bytes_choice.json is written after every set, so an interrupted run continues.
+configuration less that of the rule's. The best of many is best by chance, too: the configuration
+that is best by the labels of one half of the queries is scored on the other half, as is the rule,
+and the difference of these two is a loss without chance in its favor or disfavor. --rules measures
+nothing and prints the losses of the stored figures. results/bytes_choice.json is written after
+every set, so an interrupted run continues.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from results_sets import FeatureSet, commit, feature_sets, parser
 
 from rpml import RPML
-from rpml.evaluation.codes import BYTES, LEARNED_SIZE, PRINCIPAL_SIZE, coded
+from rpml.evaluation.codes import BYTES, LEARNED_SIZE, coded, product_size
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.method.codes import BITS
 from rpml.method.graph.heaps import nearest_rows
@@ -31,7 +32,7 @@ from rpml.runtime.rows import sorted_sample, unit_rows
 
 TARGET = RESULTS / "bytes_choice.json"
 MAX_ROWS, MAX_SEARCHED, MAX_QUERIES = 6000, 5000, 2400
-SIZES = (16, 32, 64, 128, 256)
+SIZES = (16, 32, 64, 128, 192, 256)
 NEAR = 0.7  # points
 Row = dict[str, Any]
 
@@ -77,14 +78,15 @@ def scores(right: NDArray[np.bool_], kept: float) -> Row:
 def rule(cells: list[Row], n_bytes: int) -> Row:
     """The product code that `recommend` takes."""
     learned = cells[0]["outcome"].startswith("learned")
-    size = max(n_bytes, LEARNED_SIZE if learned else PRINCIPAL_SIZE)
+    size = product_size(n_bytes, learned)
     codes = [c for c in cells if c["code"] == "pq"]
     return min(codes, key=lambda c: abs(np.log(c["dim"] / size)))
 
 
 def losses(rows: list[Row], n_bytes: int) -> dict[str, list[float]]:
-    """Points lost per set: by the rule, and on one half by the rule and the other half's best."""
-    lost: dict[str, list[float]] = {"rule": [], "rule, half": [], "labels of the other half": []}
+    """Points lost per set: by the rule, by one half's best on the other, and the difference."""
+    names = "rule", "labels of the other half", "rule, to labels of the other half"
+    lost: dict[str, list[float]] = {name: [] for name in names}
     for name in sorted({row["set"] for row in rows}):
         cells = [row for row in rows if (row["set"], row["bytes"]) == (name, n_bytes)]
         if not any(cell["code"] == "pq" for cell in cells):
@@ -92,10 +94,14 @@ def losses(rows: list[Row], n_bytes: int) -> dict[str, list[float]]:
         taken = rule(cells, n_bytes)["recall"]
         best = np.max([cell["recall"] for cell in cells], axis=0)
         lost["rule"].append(best[0] - taken[0])
-        for part, other in ((1, 2), (2, 1)):
-            chosen = max(cells, key=lambda c: c["recall"][other])["recall"]
-            lost["rule, half"].append(best[part] - taken[part])
-            lost["labels of the other half"].append(best[part] - chosen[part])
+        halves = ((1, 2), (2, 1))
+        chosen = [
+            max(cells, key=lambda c, k=k: c["recall"][k])["recall"][part] for part, k in halves
+        ]
+        lost["labels of the other half"].append(float(np.mean(best[1:] - chosen)))
+        lost["rule, to labels of the other half"].append(
+            float(np.mean(chosen) - np.mean(taken[1:]))
+        )
     return lost
 
 

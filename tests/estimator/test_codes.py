@@ -8,6 +8,7 @@ import pytest
 
 from rpml import RPML
 from rpml.estimator.fitted import model_arrays, model_metadata, rebuild_model
+from rpml.method.codes import interleaved
 from rpml.runtime.rows import unit_rows
 from tests.problems import blobs
 
@@ -78,7 +79,10 @@ def test_codebooks_are_learned_stored_and_of_one_size(model, rows, tmp_path):
     loaded = RPML.load(tmp_path / "m.rpml")
     np.testing.assert_array_equal(loaded.transform(rows, output="pq"), codes)
     arrays, metadata = model_arrays(model), model_metadata(model)
-    arrays["codebooks"] = arrays.pop("product_codebooks")  # an older file: of rotated axes
+    del arrays["product_rotation"]  # an older file: of axes that are dealt to the bytes
+    older = rebuild_model(RPML, arrays, metadata, "m.rpml").codec("pq")
+    np.testing.assert_array_equal(older.rotation, interleaved(5, 2))
+    arrays["codebooks"] = arrays.pop("product_codebooks")  # a still older one: of a fixed rotation
     assert rebuild_model(RPML, arrays, metadata, "m.rpml").codebooks_ is None
     with pytest.raises(ValueError, match="no codebooks at this size"):
         model.transform(rows, 3, "pq")

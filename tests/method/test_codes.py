@@ -9,7 +9,6 @@ from rpml.method.codes import (
     AxisRanges,
     GridCodec,
     Int8Codec,
-    ProductCodec,
     fixed_rotation,
     interleaved,
     learn_codebooks,
@@ -136,24 +135,23 @@ def test_more_bits_are_closer_and_learned_centroids_use_them_best(rows):
 
 
 def test_a_row_gets_its_nearest_centroids(rows):
-    books = learn_codebooks(rows, 4, np.random.default_rng(0))
-    codes = ProductCodec(books, 20).encode(rows[:50])
-    groups = np.split(rows[:50] @ interleaved(20, 4), 4, axis=1)
+    codec = learn_codebooks(rows, 4, np.random.default_rng(0))
+    codes = codec.encode(rows[:50])
+    groups = np.split(rows[:50] @ codec.rotation, 4, axis=1)
     for m, group in enumerate(groups):
-        distances = ((group[:, None] - books[m].astype(float)) ** 2).sum(axis=2)
+        distances = ((group[:, None] - codec.centroids[m].astype(float)) ** 2).sum(axis=2)
         np.testing.assert_array_equal(codes[:, m], distances.argmin(axis=1))
 
 
 def test_faiss_reads_the_codebooks(rows):
     faiss = pytest.importorskip("faiss")
-    books = learn_codebooks(rows, 4, np.random.default_rng(0))
+    codec = learn_codebooks(rows, 4, np.random.default_rng(0))
     quantizer = faiss.ProductQuantizer(20, 4, 8)
-    faiss.copy_array_to_vector(books.astype(np.float32).ravel(), quantizer.centroids)
-    turned = (rows @ interleaved(20, 4)).astype(np.float32)
-    codec = ProductCodec(books, 20)
+    faiss.copy_array_to_vector(codec.centroids.ravel(), quantizer.centroids)
+    turned = (rows @ codec.rotation).astype(np.float32)
     codes = codec.encode(rows)
     assert np.mean(quantizer.compute_codes(turned) == codes) > 0.999
-    back = unit_rows(quantizer.decode(codes)) @ interleaved(20, 4).T
+    back = unit_rows(quantizer.decode(codes)) @ codec.rotation.T
     np.testing.assert_allclose(back, codec.decode(codes), atol=1e-6)
 
 
@@ -167,15 +165,19 @@ def test_each_byte_gets_strong_and_weak_axes():
     np.testing.assert_array_equal(dealt @ dealt.T, np.eye(8))
 
 
-def test_axes_of_decaying_variance_are_coded_more_closely_interleaved_than_rotated():
+def test_a_learned_rotation_codes_correlated_axes_more_closely(monkeypatch):
     rng = np.random.default_rng(0)
-    rows = unit_rows((rng.standard_normal((3000, 32)) * 0.9 ** np.arange(32)).astype(np.float32))
-    errors = []
-    for turn in (np.eye(32), fixed_rotation(32)):
-        turned = unit_rows((rows @ turn).astype(np.float32))
-        codec = ProductCodec(learn_codebooks(turned, 8, rng), 32)
-        errors.append(np.square(turned - codec.decode(codec.encode(turned))).sum(axis=1).mean())
-    assert errors[0] < 0.8 * errors[1]
+    mixed = rng.standard_normal((3000, 16)) @ np.linalg.qr(rng.standard_normal((32, 16)))[0].T
+    rows = unit_rows((mixed + 0.1 * rng.standard_normal((3000, 32))).astype(np.float32))
+
+    def error():
+        codec = learn_codebooks(rows, 8, np.random.default_rng(1))
+        np.testing.assert_allclose(codec.rotation @ codec.rotation.T, np.eye(32), atol=1e-5)
+        return np.square(rows - codec.decode(codec.encode(rows))).sum(axis=1).mean()
+
+    turned = error()
+    monkeypatch.setattr("rpml.method.codes.UNTURNED_ROUNDS", 100)
+    assert turned < 0.9 * error()
 
 
 def test_the_rotation_is_fixed():

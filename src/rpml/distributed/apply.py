@@ -146,8 +146,8 @@ def _fingerprint(model: RPML, rows: PartitionedRows, output: str) -> str:
     pieces = [] if rows.options is None else rows.parts
     layout = repr((pieces, rows.edges.tolist(), output))
     arrays = [model.components_, model.preprocessing_.matrix]
-    if output == "pq" and model.codebooks_ is not None:
-        arrays.append(model.codebooks_)
+    if output == "pq" and (learned := model.product_codec_) is not None:
+        arrays += [learned.centroids, learned.rotation]
     return data_digest(*arrays, np.frombuffer(layout.encode(), np.uint8))[:10]
 
 

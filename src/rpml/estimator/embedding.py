@@ -24,7 +24,7 @@ from rpml.method.clustering.pseudo_labels import (
     find_exemplars,
     pseudo_labels,
 )
-from rpml.method.codes import CODEBOOK_ROWS, Codec, learn_codebooks, make_codec
+from rpml.method.codes import CODEBOOK_ROWS, Codec, ProductCodec, learn_codebooks, make_codec
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.knowledge.suggest import Candidates, rank_candidates
@@ -74,7 +74,7 @@ class Embedding(FitSettings):
     _sample: dict[str, Any]
     """Training rows of a fit that made no clusters; they are clustered once somebody asks."""
     code_ranges_: AxisRanges | None
-    codebooks_: NDArray[np.float32] | None = None
+    product_codec_: ProductCodec | None = None
     similarity_scale_: SimilarityScale | None
     n_features_in_: int
     feature_names_in_: NDArray[np.object_]
@@ -204,10 +204,15 @@ class Embedding(FitSettings):
         """
         check_is_fitted(self)
         size = len(self.components_)
-        return make_codec(output, size, self.code_ranges_, self.codebooks_, self.normalize)
+        return make_codec(output, size, self.code_ranges_, self.product_codec_, self.normalize)
+
+    @property
+    def codebooks_(self) -> NDArray[np.float32] | None:
+        """The centroids of ``output="pq"``: (n_bytes, 256, axes per byte), the layout of faiss."""
+        return None if self.product_codec_ is None else self.product_codec_.centroids
 
     def learn_codebooks(self, X: ArrayLike, n_bytes: int, random_state: int = 0) -> Self:
-        """Learn the codebooks of ``output="pq"``, by k-means on the embedding of rows.
+        """Learn the codebooks of ``output="pq"`` and their rotation from the embedding of rows.
 
         Parameters
         ----------
@@ -221,13 +226,13 @@ class Embedding(FitSettings):
         Returns
         -------
         self
-            With `codebooks_` of shape (n_bytes, 256, components per byte), the layout of faiss.
+            With `codebooks_`.
         """
         rng = np.random.default_rng(random_state)
         rows = as_matrix(X)
         sample = sorted_sample(len(rows), CODEBOOK_ROWS, rng)
         Y = np.asarray(self.transform(rows[sample] if len(sample) < len(rows) else rows))
-        self.codebooks_ = learn_codebooks(Y, n_bytes, rng)
+        self.product_codec_ = learn_codebooks(Y, n_bytes, rng)
         return self
 
     def similarity_quantile(self, similarity: ArrayLike, pairs: str = "random") -> Any:
@@ -257,7 +262,7 @@ class Embedding(FitSettings):
         model = copy(self)
         model.components_ = self.components_[:size]
         if size < most:
-            model.codebooks_ = None  # they are of all components
+            model.product_codec_ = None  # it is of all components
         return model
 
     def map_only(self, n_components: int | None = None) -> Self:

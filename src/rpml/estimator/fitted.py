@@ -17,6 +17,7 @@ from rpml.io.container import FORMAT_VERSION, Arrays, write_container
 from rpml.method.calibration import AxisRanges, SimilarityScale
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.pseudo_labels import Exemplars
+from rpml.method.codes import ProductCodec
 from rpml.method.settings import FitResult
 from rpml.method.whitening.evidence import ScatterChoice
 from rpml.method.whitening.linear_map import Preprocessing
@@ -82,7 +83,7 @@ def calibrate(model: Embedding, sample: Array) -> None:
     """Set the ranges of the codes and the quantiles of the similarities from projections."""
     rows = unit_rows(sample) if model.normalize else sample
     model.code_ranges_ = AxisRanges.from_rows(rows, model.normalize)
-    model.codebooks_ = None
+    model.product_codec_ = None
     model.similarity_scale_ = SimilarityScale.from_rows(sample)
 
 
@@ -143,8 +144,9 @@ def model_arrays(estimator: Embedding, exemplars: bool = False, training: bool =
     if estimator.code_ranges_ is not None:
         ranges = estimator.code_ranges_
         arrays["code_ranges"] = np.stack([ranges.low, ranges.high, ranges.growth])
-    if estimator.codebooks_ is not None:
-        arrays["product_codebooks"] = estimator.codebooks_
+    if (learned := estimator.product_codec_) is not None:
+        arrays["product_codebooks"] = learned.centroids
+        arrays["product_rotation"] = learned.rotation
     if estimator.similarity_scale_ is not None:
         scale = estimator.similarity_scale_
         arrays["similarity_quantiles"] = np.stack([scale.levels, scale.random, scale.nearest])
@@ -259,11 +261,15 @@ def _rebuild(cls: type[Model], arrays: Arrays, metadata: Json) -> Model:
         model.feature_names_in_ = np.array(names, dtype=object)
     ranges, quantiles = (arrays.get(name) for name in ("code_ranges", "similarity_quantiles"))
     model.code_ranges_ = None if ranges is None else AxisRanges(*ranges)
-    model.codebooks_ = None
+    model.product_codec_ = None
     if (books := arrays.get("product_codebooks")) is not None:
-        if not len(books) or books.shape[2] != -(-len(model.components_) // len(books)):
+        size, rotation = len(model.components_), arrays.get("product_rotation")
+        padded = len(books) * books.shape[2]
+        if not 0 <= padded - size < max(len(books), 1) or (
+            rotation is not None and rotation.shape != (size, padded)
+        ):
             raise ModelFormatError("its codebooks are of another size")
-        model.codebooks_ = books.astype(np.float32)
+        model.product_codec_ = ProductCodec(books, size, rotation)
     model.similarity_scale_ = None if quantiles is None else SimilarityScale(*quantiles)
     _set_training(model, arrays, metadata["training"])
     return model

@@ -43,8 +43,9 @@ LARGER = (128, 256)  # bytes that are tried, after BYTES, until enough is kept
 # dimensions lose more than its bits gain.
 WORTH = {"pq": 1, "int2": 1, "int4": 32, "int8": 64}
 # Dimensions that `pq` codes (benchmarks/bytes_choice.py). Learned axes have the signal in few of
-# them; with principal axes as many again cost no Recall@1 and keep more of the raw neighbors.
-LEARNED_SIZE, PRINCIPAL_SIZE = 64, 128
+# them; more principal axes cost little Recall@1 and keep more of the raw neighbors.
+LEARNED_SIZE = 64
+FEW_BYTES, PRINCIPAL_SIZES = 32, (128, 192)  # for up to so many bytes, and for more
 COLUMNS = {
     "bytes": "bytes",
     "title": "method",
@@ -57,6 +58,11 @@ COLUMNS = {
 Rows = NDArray[np.intp]
 
 
+def product_size(n_bytes: int, learned: bool) -> int:
+    """Return how many dimensions `pq` codes: at least one per byte."""
+    return max(n_bytes, LEARNED_SIZE if learned else PRINCIPAL_SIZES[n_bytes > FEW_BYTES])
+
+
 def configurations(
     n_bytes: int, most: int, outputs: Sequence[str] = (*BITS, "pq"), learned: bool = True
 ) -> list[tuple[int, str, int]]:
@@ -66,7 +72,7 @@ def configurations(
     axes; at least one per byte.
     """
     sizes = {output: 8 * n_bytes // bits for output, bits in BITS.items()}
-    sizes["pq"] = max(n_bytes, min(most, LEARNED_SIZE if learned else PRINCIPAL_SIZE))
+    sizes["pq"] = max(n_bytes, min(most, product_size(n_bytes, learned)))
     return [(sizes[o], o, n_bytes) for o in outputs if sizes[o] <= most]
 
 
@@ -77,9 +83,9 @@ def has_learned_axes(model: object) -> bool:
 
 def coded(rows: Array, output: str, n_bytes: int = 0) -> Array:
     """Return unit rows after encoding and decoding, with ranges or codebooks of their own."""
-    books = learn_codebooks(rows, n_bytes, np.random.default_rng(0)) if output == "pq" else None
+    learned = learn_codebooks(rows, n_bytes, np.random.default_rng(0)) if output == "pq" else None
     ranges = AxisRanges.from_rows(rows, unit=True)
-    codec = make_codec(output, rows.shape[1], ranges, books, unit=True)
+    codec = make_codec(output, rows.shape[1], ranges, learned, unit=True)
     return codec.decode(codec.encode(rows))
 
 

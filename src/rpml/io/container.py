@@ -203,6 +203,7 @@ SCHEMA = Schema(
         "code_ranges": ArraySpec("f", (3, "components"), optional=True),
         # not "codebooks": in older files, which had them of rotated axes
         "product_codebooks": ArraySpec("f", ("bytes", 256, "axes per byte"), optional=True),
+        "product_rotation": ArraySpec("f", ("components", "coded axes"), -2, 2, True),
         "similarity_quantiles": ArraySpec("f", (3, "levels"), optional=True),
         "labels": ArraySpec("i", ("rows",), -1, optional=True),
         "triplets": ArraySpec("i", ("triplets", 3), 0, optional=True),

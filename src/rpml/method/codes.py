@@ -35,6 +35,7 @@ CENTROIDS = 256
 UNROLLED = 4  # centroids per load and store of the least distance
 CODEBOOK_ROWS = 20_000  # that codebooks are learned from
 CODEBOOK_ROUNDS = 15  # of k-means; later ones hardly lower the error
+UNTURNED_ROUNDS = 4  # the first of them, before the axes are rotated
 _BLOCK = 1024  # rows whose working arrays fit into the caches
 
 
@@ -176,14 +177,17 @@ class GridCodec(Codec):
 class ProductCodec(Codec):
     """One byte per group of axes: the nearest of 256 learned centroids.
 
-    Axes are dealt to the bytes in turn, there and back, as `interleaved` says: each byte gets
-    strong and weak ones. `codebooks` has the layout of faiss' `ProductQuantizer.centroids`:
-    (bytes, 256, axes per byte).
+    `codebooks` has the layout of faiss' `ProductQuantizer.centroids`: (bytes, 256, axes per byte).
+    Without a rotation, axes are dealt to the bytes as `interleaved` says.
     """
 
-    def __init__(self, codebooks: Array, size: int) -> None:
+    rotation: NDArray[np.float64]
+
+    def __init__(
+        self, codebooks: Array, size: int, rotation: NDArray[np.float64] | None = None
+    ) -> None:
         self.size, self.width = size, len(codebooks)
-        self.rotation = interleaved(size, self.width)
+        self.rotation = interleaved(size, self.width) if rotation is None else rotation
         self.centroids = np.asarray(codebooks, np.float32)
         self.halves = np.square(self.centroids).sum(axis=2) / 2
 
@@ -271,23 +275,33 @@ def centroid_search(axes: int) -> Callable[..., None]:
     return nearest_centroids
 
 
-def learn_codebooks(Y: Array, n_bytes: int, rng: np.random.Generator) -> Floats:
-    """Learn 256 centroids per group of axes by k-means on embedded rows: product quantization.
+def learn_codebooks(Y: Array, n_bytes: int, rng: np.random.Generator) -> ProductCodec:
+    """Learn 256 centroids per group of axes by k-means on embedded rows, and a rotation.
+
+    Axes are first dealt to the bytes. From then on, the rotation that brings the rows nearest to
+    their decoded codes and a round of k-means take turns.
 
     H. Jegou, M. Douze, C. Schmid, "Product quantization for nearest neighbor search" (TPAMI 2011).
+    T. Ge, K. He, Q. Ke, J. Sun, "Optimized product quantization" (TPAMI 2014).
     """
     size = Y.shape[1]
     if not 1 <= n_bytes <= size:
         raise ValueError(f"n_bytes={n_bytes} must lie between 1 and the {size} dimensions.")
     rows = unit_rows(np.asarray(Y[sorted_sample(len(Y), CODEBOOK_ROWS, rng)], np.float32))
-    turned = rows @ interleaved(size, n_bytes).astype(np.float32)
-    groups = turned.reshape(len(rows), n_bytes, -1)
-    picked = groups[rng.permutation(len(rows))[:CENTROIDS]]
-    centers = np.resize(picked, (CENTROIDS, *groups.shape[1:])).swapaxes(0, 1)
-    for _ in range(CODEBOOK_ROUNDS):
-        codes = ProductCodec(np.ascontiguousarray(centers), size).pack(turned)
+    rotation = interleaved(size, n_bytes)
+    turned = rows @ rotation.astype(np.float32)
+    picked = np.resize(rng.permutation(len(rows)), CENTROIDS)
+    centers = np.ascontiguousarray(turned[picked].reshape(CENTROIDS, n_bytes, -1).swapaxes(0, 1))
+    for i in range(CODEBOOK_ROUNDS):
+        codes = ProductCodec(centers, size, rotation).pack(turned)
+        if i >= UNTURNED_ROUNDS:
+            decoded = centers[np.arange(n_bytes), codes].reshape(turned.shape)
+            left, _, right = np.linalg.svd(rows.T @ decoded, full_matrices=False)
+            rotation = np.asarray(left @ right, np.float64)
+            turned = rows @ rotation.astype(np.float32)
+        groups = turned.reshape(len(rows), n_bytes, -1)
         centers = np.stack([_means(groups[:, m], codes[:, m], rng) for m in range(n_bytes)])
-    return centers
+    return ProductCodec(centers, size, rotation)
 
 
 def _means(rows: Floats, codes: Codes, rng: np.random.Generator) -> Floats:
@@ -302,10 +316,7 @@ def _means(rows: Floats, codes: Codes, rng: np.random.Generator) -> Floats:
 def interleaved(size: int, n_bytes: int) -> NDArray[np.float64]:
     """Return the permutation of axes, strongest first, that balances their variances per byte.
 
-    Dealt in turn, there and back: of 9 axes, 3 bytes get 0 5 6, 1 4 7 and 2 3 8. Principal axes
-    need no rotation to be coded well, but groups with equal products of variances.
-
-    T. Ge, K. He, Q. Ke, J. Sun, "Optimized product quantization" (TPAMI 2014).
+    Dealt in turn, there and back: of 9 axes, 3 bytes get 0 5 6, 1 4 7 and 2 3 8.
     """
     turns = np.arange(-(-size // n_bytes) * n_bytes).reshape(-1, n_bytes)
     turns[1::2] = turns[1::2, ::-1]
@@ -320,18 +331,18 @@ def fixed_rotation(size: int) -> NDArray[np.float64]:
 
 
 def make_codec(
-    output: str, size: int, ranges: AxisRanges | None, codebooks: Array | None, unit: bool
+    output: str, size: int, ranges: AxisRanges | None, learned: ProductCodec | None, unit: bool
 ) -> Codec:
     """Return the codec of an `output`; ValueError if it is unknown or lacks its arrays."""
     if output not in CODES:
         raise ValueError(f"output={output!r}: choose from float, {', '.join(CODES)}.")
     if output == "pq":
-        if codebooks is None:
+        if learned is None:
             raise ValueError(
                 "This model has no codebooks at this size: learn them by "
                 "learn_codebooks(X, n_bytes), or fit with rpml fit --bytes."
             )
-        return ProductCodec(codebooks, size)
+        return learned
     if output != "int8":
         return GridCodec(size, BITS[output])
     if ranges is None:

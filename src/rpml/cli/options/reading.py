@@ -98,7 +98,7 @@ def load_model(path: str, dim: int | None = None) -> RPML:
             raise InputError(f"--dim {dim} is more than the {counted(size, 'component')} of {path}")
         model.components_ = model.components_[:dim]
         if dim < size:
-            model.codebooks_ = None  # they are of all components
+            model.product_codec_ = None  # it is of all components
     return model
 
 
