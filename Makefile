@@ -1,10 +1,12 @@
 # Each target sets up .venv by itself: Python 3.11+, git and make are enough.
 PYTHON ?= python3
-VENV   := .venv
+# another Python gets an environment of its own: make test PYTHON=python3.13
+VENV   := .venv$(if $(filter-out python3,$(notdir $(PYTHON))),-$(notdir $(PYTHON)))
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip install --quiet
 DEMO   := $(VENV)/.demo
 DEV    := $(VENV)/.dev
+BUCKET := .venv-bucket
 # pinned: the newest release may pull in gigabytes of GPU libraries
 TORCH  ?= 2.13.0
 PAGES  := results_zoo_page results_page bytes_page labels_page knowledge_page deep_page whitening_page performance_page clustering_page \
@@ -12,7 +14,7 @@ PAGES  := results_zoo_page results_page bytes_page labels_page knowledge_page de
 
 N      ?= 100
 
-.PHONY: demo test test-thorough test-slow mutants check bench results pages docs dist clean
+.PHONY: demo test test-thorough test-slow test-bucket mutants check bench results pages docs dist clean
 
 $(BIN)/pip:
 	$(PYTHON) -m venv $(VENV)
@@ -32,8 +34,8 @@ demo: $(DEMO)           ## learn embeddings of programs and of drawings without 
 	$(BIN)/rpml demo drawings -o demo-output/drawings
 
 # two processes share two cores: more threads of BLAS would only wait for each other
-test test-thorough: export OMP_NUM_THREADS = 1
-test test-thorough: export OPENBLAS_NUM_THREADS = 1
+test test-thorough test-bucket: export OMP_NUM_THREADS = 1
+test test-thorough test-bucket: export OPENBLAS_NUM_THREADS = 1
 
 test: $(DEV)            ## the default tests, a few minutes on two cores
 	$(BIN)/pytest -n 2
@@ -43,6 +45,14 @@ test-thorough: $(DEV)   ## longer variants of them, as many minutes again
 
 test-slow: $(DEV)       ## long fuzzing, many killed workers
 	$(BIN)/pytest -m slow
+
+$(BUCKET)/.ready: pyproject.toml        # s3fs and some packages of `dev` want different versions of python-dateutil
+	$(PYTHON) -m venv $(BUCKET)
+	$(BUCKET)/bin/pip install --quiet s3fs 'moto[server]' pytest -e '.[distributed,parquet,remote]'
+	touch $@
+
+test-bucket: $(BUCKET)/.ready   ## rows in s3://, on a server of this machine
+	$(BUCKET)/bin/pytest -r s tests/distributed/test_bucket.py
 
 mutants: $(DEV)         ## change the method in N places, one at a time; which changes does no test notice?
 	$(BIN)/python scripts/mutants.py $(N)
@@ -88,4 +98,4 @@ dist: $(DEV)            ## sdist and wheel, in dist/
 	$(BIN)/python -m build --quiet
 
 clean:
-	rm -rf $(VENV) demo-output dist site
+	rm -rf .venv .venv-* demo-output dist site

@@ -1,13 +1,8 @@
 """Rows from files and arrays; a bad shard is named."""
 
-import re
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
-from rpml import RPML
 from rpml.runtime.errors import InputError
 
 
@@ -235,53 +230,3 @@ def test_partitions_of_256_megabytes(cluster):
     edges = _edges(n, 4 * 768, None, 512)
     assert len(edges) - 1 == -(-n * 4 * 768 // 2**28)
     assert np.diff(edges).max() * 4 * 768 <= 2**28
-
-
-def test_a_bucket(rows, tmp_path, monkeypatch):
-    """Shards in s3://, on a server of this machine."""
-    pytest.importorskip("moto", reason="needs moto and flask, a local S3 server")
-    s3fs = pytest.importorskip("s3fs", reason="needs the extra 'remote'")
-    from rpml.distributed import Cluster, DaskRPML, open_rows, read_columns
-
-    pa = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    server = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-p", "0"], stderr=subprocess.PIPE, text=True
-    )
-    try:
-        address = next(
-            found[0] for line in server.stderr if (found := re.search(r"http://[\d.]+:\d+", line))
-        )
-        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            monkeypatch.setenv(name, "testing")
-        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        bucket = s3fs.S3FileSystem(skip_instance_cache=True)
-        bucket.mkdir("vectors")
-        for i, part in enumerate(np.split(rows, [100, 700])):
-            np.save(tmp_path / "part.npy", part)
-            bucket.put(str(tmp_path / "part.npy"), f"vectors/day/part-{i}.npy")
-            names = "\n".join(f"img{i}-{j}" for j in range(len(part)))
-            bucket.pipe(f"vectors/day/part-{i}.ids.csv", f"id\n{names}\n".encode())
-            table = pa.table({"v": list(part), "camera": [f"camera {i}"] * len(part)})
-            parquet.write_table(table, tmp_path / "part.parquet")
-            bucket.put(str(tmp_path / "part.parquet"), f"vectors/tables/part-{i}.parquet")
-        with Cluster(workers=1, threads=1) as cluster:
-            source = open_rows("s3://vectors/day", cluster, partition_rows=500)
-            np.testing.assert_array_equal(gather(cluster, source), rows)
-            assert read_columns(source).ids[[0, 100, 1199]].tolist() == [
-                "img0-0", "img1-0", "img2-499"
-            ]  # fmt: skip
-            tables = open_rows("s3://vectors/tables", cluster)
-            np.testing.assert_array_equal(gather(cluster, tables), rows)
-            assert read_columns(tables, ["camera"]).columns["camera"][700] == "camera 2"
-            settings = {"n_components": 3, "subsample": 700, "random_state": 0}
-            model = DaskRPML(**settings).fit("s3://vectors/day", cluster=cluster)
-            local = RPML(**settings).fit(rows)
-            np.testing.assert_allclose(model.transform(rows), local.transform(rows), atol=1e-6)
-            with pytest.raises(InputError, match="s3://vectors/night: there is no such"):
-                open_rows("s3://vectors/night", cluster)
-    finally:
-        server.kill()
-        server.wait()
