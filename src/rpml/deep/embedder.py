@@ -17,7 +17,7 @@ from rpml.estimator import RPML
 from rpml.evaluation.metrics.label_free import neighbor_overlap
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.whitening.linear_map import Preprocessing
-from rpml.runtime.context import Arrays, Context, Progress
+from rpml.runtime.context import Context, Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import slices, unit_rows
 from rpml.vision.extract import Failure
@@ -143,16 +143,16 @@ def frozen_descriptors(
     embedder: Embedder, inputs: MultiViewDataset, context: Context | None = None
 ) -> NDArray[np.float32]:
     """Return pooled descriptors of all views before training, (n_images, n_views, n_channels)."""
-    context = context or Context()
-
-    def compute() -> Arrays:
-        views = []
+    context, views = context or Context(), []
+    with context.reporting("frozen"):
+        if saved := context.load("frozen", context.key()):
+            return saved[0]["frozen"]
         for view in range(inputs.n_views):
             context.report(Progress("frozen", view, inputs.n_views))
             views.append(descriptors(embedder, inputs, view, embedder.pooled))
-        return {"frozen": np.stack(views, axis=1)}
-
-    return context.stage("frozen", compute)["frozen"]
+        frozen = np.stack(views, axis=1)
+        context.save("frozen", {"frozen": frozen}, key=context.key())
+    return frozen
 
 
 def mean_features(embedder: Embedder, frozen: NDArray[np.floating]) -> NDArray[np.float32]:

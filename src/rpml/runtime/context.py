@@ -177,22 +177,6 @@ class Context:
         """Return a random stream of the stage's own, so that resuming does not change the next."""
         return np.random.default_rng([self.seed, *stage.encode()])
 
-    def stage(self, name: str, compute: Callable[[], Arrays], *inputs: object) -> Arrays:
-        """Return the arrays of a stage: stored ones for the same inputs, or computed.
-
-        `inputs` is everything the stage depends on: arrays, and settings as plain values.
-        """
-        self.report(Progress(name, 0, 1))
-        key = self.key(*inputs)
-        saved = self.load(name, key)
-        if saved:
-            arrays = saved[0]
-        else:  # C order, as when they are loaded: products then round identically
-            arrays = {part: np.asarray(array, order="C") for part, array in compute().items()}
-            self.save(name, arrays, key=key)
-        self.report(Progress(name, 1, 1))
-        return arrays
-
     @contextmanager
     def reporting(self, stage: str) -> Iterator[None]:
         """Report the begin and the end of a stage."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
@@ -17,7 +16,7 @@ from rpml.io.checkpoint import Checkpoint, ResumableRun, check_directory, finger
 from rpml.io.features import Batch, Layout, check_table_output
 from rpml.io.features.reading import TABLES
 from rpml.io.features.source import as_ids
-from rpml.io.features.writing import write_drafts
+from rpml.io.features.writing import write_csv, write_drafts
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.context import Context, Json, data_digest, file_fingerprint
 from rpml.runtime.errors import InputError
@@ -61,7 +60,11 @@ class PostProcess:
     def check(self, files: Sequence[ImageFile]) -> None:
         """Raise InputError if a whitening cannot be learned, before descriptors are computed."""
         if self.whiten is not None:
-            count = len(training_files(files, self.whiten_on))
+            count = sum(fnmatchcase(file.id, self.whiten_on) for file in files)
+            if not count:
+                raise InputError(
+                    f"no image matches --whiten-on {self.whiten_on!r}, the first is {files[0].id!r}"
+                )
             if count <= self.whiten:
                 raise InputError(
                     f"cannot learn a whitening to {counted(self.whiten, 'dimension')} from "
@@ -201,7 +204,8 @@ class ResumableExtraction(ResumableRun):
                 training.append(part.values[np.array(matches) & (part.view == 0)])
         written, manifest = Written(0, 0, images, failures), Manifest(self._manifest)
         with self._publishing(manifest) as scratch:
-            self._write_csv(scratch, "failures.csv", ["id", "reason"], failures)
+            if failures:
+                self._write_table(scratch, "failures", "reason", *zip(*failures, strict=True))
             if images:
                 whitening = post.whitening
                 if post.whiten is not None:
@@ -254,23 +258,16 @@ class ResumableExtraction(ResumableRun):
     ) -> None:
         """Write groups and labels, where they apply."""
         if job.recipe.views.count and not job.recipe.average_views:
-            rows = list(zip(ids, images, strict=True))
-            self._write_csv(scratch, "groups.csv", ["id", "group"], rows)
+            self._write_table(scratch, "groups", "group", ids, images)
         if post.folder_labels:
             labels = [PurePosixPath(job.files[i].id).parent.name for i in images]
-            named = list(zip(ids, labels, strict=True))
-            self._write_csv(scratch, "labels.csv", ["id", "label"], named)
+            self._write_table(scratch, "labels", "label", ids, labels)
 
-    def _write_csv(
-        self, scratch: Path, name: str, header: list[str], rows: Sequence[Iterable[object]]
+    def _write_table(
+        self, scratch: Path, table: str, column: str, ids: Sequence[str], values: Sequence[object]
     ) -> None:
-        """Write a table, if it has rows."""
-        if rows:
-            path = scratch / self.table(name).name
-            with open(path, "w", encoding="utf8", newline="") as file:
-                writer = csv.writer(file, lineterminator="\n")
-                writer.writerow(header)
-                writer.writerows(rows)
+        path = scratch / self.table(f"{table}.csv").name
+        write_csv(path, Layout(column, [column]), [Batch(0, np.array(values), as_ids(ids))])
 
 
 def _whitened(parts: Iterable[Part], whitening: Preprocessing | None) -> Iterator[Part]:
@@ -279,11 +276,3 @@ def _whitened(parts: Iterable[Part], whitening: Preprocessing | None) -> Iterato
         if len(part.values):
             values = part.values if whitening is None else whiten(part.values, whitening)
             yield Part(part.image, part.view, values.astype(np.float32, copy=False))
-
-
-def training_files(files: Sequence[ImageFile], pattern: str) -> list[ImageFile]:
-    """Return the files whose id matches; InputError if there are none."""
-    selected = [file for file in files if fnmatchcase(file.id, pattern)]
-    if not selected:
-        raise InputError(f"no image matches --whiten-on {pattern!r}, the first is {files[0].id!r}")
-    return selected

@@ -12,7 +12,6 @@ from rpml.deep.methods.base import (
     aas_labels,
     group_batches,
     label_sampler,
-    label_singletons,
 )
 from rpml.evaluation.metrics.clustering import pair_scores
 from rpml.method.whitening.groups import group_means
@@ -35,12 +34,6 @@ def test_a_second_level_joins_more_of_a_class():
     assert len(set(zip(first.tolist(), second.tolist(), strict=True))) == len(set(first.tolist()))
     assert len(set(second.tolist())) < len(set(first.tolist()))
     assert pair_scores(second, y)["recall"] > pair_scores(first, y)["recall"]
-
-
-def test_rows_without_a_label_get_their_own():
-    found = label_singletons(np.array([4, -1, 4, -1, 7]))
-    assert found[0] == found[2]
-    assert sorted(set(found.tolist())) == [0, 1, 2, 3]
 
 
 def test_means_of_clusters():

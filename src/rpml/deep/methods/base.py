@@ -183,17 +183,9 @@ def aas_labels(bank: FeatureBank, n_levels: int = 2) -> Indices:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # a retuned threshold, every few epochs
             clusters = pseudo_labels(rows, as_clusterer("aas", AAS_NEIGHBORS))
-        labels = label_singletons(clusters)[labels]
+        labels = clusters[labels]
         rows = unit_rows(group_means(bank.features, labels))
     return labels
-
-
-def label_singletons(labels: Indices) -> Indices:
-    """Consecutive labels from 0; each row with the label -1 gets a label of its own."""
-    unlabeled = labels < 0
-    labels = labels.copy()
-    labels[unlabeled] = labels.max(initial=-1) + 1 + np.arange(unlabeled.sum())
-    return np.unique(labels, return_inverse=True)[1]
 
 
 def squared_distances(Z: torch.Tensor) -> torch.Tensor:
