@@ -202,10 +202,7 @@ def load_googlenet(path: str | Path) -> nn.Sequential:
             "input": InputConvention(as_caffe),
             "conv1": nn.Sequential(convolution("conv1_7x7_s2", 2), halve(), ResponseNorm()),
             "conv2": nn.Sequential(
-                convolution("conv2_3x3_reduce"),
-                convolution("conv2_3x3"),
-                ResponseNorm(),
-                halve(),
+                convolution("conv2_3x3_reduce"), convolution("conv2_3x3"), ResponseNorm(), halve()
             ),
         }
         for name in _INCEPTIONS:

@@ -17,13 +17,7 @@ from rpml.runtime.context import Context, Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.rows import slices
 from rpml.runtime.threads import thread_count
-from rpml.vision.extract import (
-    Failure,
-    Tile,
-    describe_images,
-    files_digest,
-    nothing_left,
-)
+from rpml.vision.extract import Failure, Tile, describe_images, files_digest, nothing_left
 from rpml.vision.images import MAX_PIXELS, ImageError, ImageFile, Views, as_array, load_rgb
 
 _PART = 64  # images per file

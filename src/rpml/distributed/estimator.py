@@ -37,14 +37,7 @@ from rpml.method.whitening.linear_map import (
     spectrum_of,
 )
 from rpml.runtime.context import Context, Json, data_digest
-from rpml.runtime.rows import (
-    Array,
-    common_scale,
-    divided,
-    divisor,
-    float_dtype,
-    unit_rows,
-)
+from rpml.runtime.rows import Array, common_scale, divided, divisor, float_dtype, unit_rows
 from rpml.runtime.threads import using_jobs
 
 logger = logging.getLogger(__name__)

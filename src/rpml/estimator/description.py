@@ -27,11 +27,7 @@ SEPARATED_NEAREST = 10
 SEPARATED_ROWS = 20_000
 SEPARATED_QUERIES = 1000
 Pair = tuple[int, int]
-_SIMILAR = {
-    "groups": "rows of one group",
-    "pairs": "paired rows",
-    "labels": "rows of one class",
-}
+_SIMILAR = {"groups": "rows of one group", "pairs": "paired rows", "labels": "rows of one class"}
 
 
 def describe_model(model: RPML, path: str | PathLike[str]) -> dict[str, object]:

@@ -21,13 +21,7 @@ from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.context import Context, Json, data_digest, file_fingerprint
 from rpml.runtime.errors import InputError
 from rpml.runtime.files import atomic_outputs, folder_outputs, locked
-from rpml.runtime.outputs import (
-    FOLDER_MANIFEST,
-    MANIFEST_SUFFIX,
-    Manifest,
-    check_apart,
-    resolved,
-)
+from rpml.runtime.outputs import FOLDER_MANIFEST, MANIFEST_SUFFIX, Manifest, check_apart, resolved
 from rpml.runtime.schema import COUNT, check_json
 from rpml.runtime.wording import counted
 from rpml.vision.extract import Failure, Job, Part, files_digest, iter_parts, nothing_left, row_id
@@ -147,10 +141,7 @@ class ResumableExtraction(ResumableRun):
         return self.resume and manifest.owns(main)
 
     def extract(
-        self,
-        job: Job,
-        post: PostProcess | None = None,
-        context: Context | None = None,
+        self, job: Job, post: PostProcess | None = None, context: Context | None = None
     ) -> Written:
         """Compute the descriptors and write the features.
 
