@@ -34,7 +34,7 @@ from rpml.io.features.writing import Layout, write_batches
 from rpml.runtime.compiled import compiled
 from rpml.runtime.context import Context, data_digest
 from rpml.runtime.errors import InputError, WriteError
-from rpml.runtime.files import HIDDEN
+from rpml.runtime.files import remove_leftovers
 from rpml.runtime.rows import Array, slices, sorted_sample
 from rpml.runtime.wording import counted
 
@@ -91,13 +91,9 @@ def embed(
     work = _fingerprint(model, rows, output)
     _check_folder(target, work)
     target.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(target)
     names = [str(target / f"part-{i:05d}-{work}.{kind}") for i in range(len(rows.parts))]
-    hidden = (path.name[1:].removesuffix(HIDDEN) for path in target.glob(f".*{HIDDEN}"))
-    drafts = {name.rpartition("-")[0] for name in hidden}
-    missing = [  # also what a killed worker wrote and did not tidy up
-        i for i, name in enumerate(names) if not Path(name).exists() or Path(name).name in drafts
-    ]
-    fruitless = 0
+    missing, fruitless = [i for i, name in enumerate(names) if not Path(name).exists()], 0
     while missing:
         left = replace(rows, parts=[rows.parts[i] for i in missing])
         chosen = [names[i] for i in missing]

@@ -319,10 +319,9 @@ def _open_shard(path: str, options: ReadOptions) -> FeatureSource:
             system, inside = fsspec.core.url_to_fs(path)
             file = system.open(inside, "rb", block_size=_READ_AHEAD)
             if suffix == ".npy":
-                beside = path[: -len(suffix)] + ".ids.csv"
-                ids = (
-                    read_ids(_copied(beside), options.id_column) if system.exists(beside) else None
-                )
+                table = path[: -len(suffix)] + ".ids.csv"
+                known = system.exists(table)
+                ids = read_ids(_copied(table), options.id_column) if known else None
                 source = RemoteArray(file, system.size(inside), path, ids)
             else:
                 source = ArrowSource(name, options, file)

@@ -59,11 +59,10 @@ def _starts(length: int, side: int, count: int) -> tuple[int, ...]:
     return tuple(math.floor(half + i * step) - half for i in range(count))
 
 
-def learn_whitening(X: Array, dimension: int | None = None) -> Preprocessing:
-    """Fit x -> l2((l2(x) - mean) @ matrix) on the leading axes; None keeps all that vary."""
+def learn_whitening(X: Array, dimension: int) -> Preprocessing:
+    """Fit x -> l2((l2(x) - mean) @ matrix) on the leading axes."""
     spectrum = principal_axes(X, unit_input=True)
     available = len(spectrum.variances)
-    dimension = available if dimension is None else dimension
     if not 1 <= dimension <= available:
         raise InputError(
             f"cannot whiten to {counted(dimension, 'dimension')}: the {len(X)} training "

@@ -141,9 +141,8 @@ class ShardedSource(FeatureSource):
         first = self._parts[0]
         for part in self._parts[1:]:
             check_like(part, first)
-        self.n_features, self.has_ids = first.n_features, first.has_ids
-        self.id_name, self.feature_names = first.id_name, first.feature_names
-        self.kept_names = first.kept_names
+        for name in ("n_features", "has_ids", "id_name", "feature_names", "kept_names"):
+            setattr(self, name, getattr(first, name))
         self.dtype = np.result_type(*(p.dtype for p in self._parts))
         counts = [p.n_rows for p in self._parts]
         self.n_rows = None if None in counts else sum(c for c in counts if c is not None)
