@@ -30,9 +30,7 @@ def run(
     root: str | None = opt.text("DIR", "Folder of the dataset's images."),
     backbone: str | None = opt.text("X.onnx", "Network that describes the images."),
     features: str | None = opt.text("FILE", "Descriptors to use; .npz may hold y and train too."),
-    output: str | None = opt.output(
-        "FOLDER", "Output folder; default: benchmark-DATASET.", default=None
-    ),
+    output: str | None = opt.output("FOLDER", "Default: benchmark-DATASET.", default=None),
     dim: int = opt.number("Dimensions of the embeddings.", default=128),
     methods: str | None = opt.text("NAME,...", "Methods to measure; default: all."),
     whiten: int | None = opt.number("PCA-whiten the descriptors to this many dimensions first."),
@@ -40,9 +38,7 @@ def run(
     array: str | None = opt.text("NAME", "Array of an .npz file to read.", "--array"),
     deep: str | None = opt.text("NAME,...|all", "Also train the network, by these methods."),
     workers: int | None = opt.PARALLEL,
-    incomplete: bool = opt.flag(
-        "Accept image counts that differ from the published ones.", "--incomplete"
-    ),
+    incomplete: bool = opt.flag("Accept image counts that differ from the published ones."),
     figures: bool = opt.flag("Draw retrieval examples and the quad-grid.", default=True),
     seed: int = opt.SEED,
     force: bool = opt.FORCE,

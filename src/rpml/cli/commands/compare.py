@@ -44,15 +44,11 @@ def run(
     labels: str | None = opt.LABELS,
     dim: int | None = opt.number("Dimensions of the embeddings; default: 128."),
     methods: str | None = opt.text("NAMES", "Methods to compare, comma-separated."),
-    sizes: str | None = opt.text(
-        "NUMBERS", "Compare codes of these bytes per vector instead.", "--bytes"
-    ),
+    sizes: str | None = opt.text("NUMBERS", "Compare codes of these bytes per vector.", "--bytes"),
     seeds: int = opt.number("Runs per stochastic method.", default=3),
     nuisance: str | None = opt.NUISANCE,
     queries: str | None = opt.QUERIES,
-    output: str | None = opt.output(
-        "TABLE", "Also write the table: .csv, .json or .md.", default=None
-    ),
+    output: str | None = opt.output("TABLE", "Write the table: .csv, .json or .md.", default=None),
     force: bool = opt.FORCE,
     seed: int = opt.SEED,
     reading: LabeledReadingOptions,

@@ -16,9 +16,7 @@ Examples:
 @command
 def run(
     *,
-    what: str = opt.argument(
-        "[drawings|code]", "Handwritten characters or programs.", default="drawings"
-    ),
+    what: str = opt.argument("[drawings|code]", "Characters or programs.", default="drawings"),
     output: str = opt.output(
         "FOLDER", "Folder for the table, the model and the figure.", default="demo-output"
     ),

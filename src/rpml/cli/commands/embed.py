@@ -24,9 +24,7 @@ def run(
     *,
     model: str = opt.MODEL,
     features: str = opt.FEATURES,
-    output: str = opt.output(
-        "OUT", "Output; the suffix sets the format, NAME/ writes shards, - CSV."
-    ),
+    output: str = opt.output("OUT", "The suffix sets the format; NAME/ writes shards, - CSV."),
     dim: int | None = opt.DIM,
     codes: str | None = opt.text("NAME", "Write codes: int8, int4, int2, binary or pq."),
     keep_columns: str | None = opt.text("NAMES", "Columns to carry through; * matches any text."),

@@ -49,17 +49,11 @@ def run(
     allow_host: list[str] | None = opt.text("NAME", "Another host name to accept in requests."),
     backbone: str | None = opt.text("X.onnx", "Network of the features, to search by image."),
     whitening: str | None = opt.text("FILE", "Whitening written by rpml features."),
-    save_labels: str | None = typer.Option(
-        None, metavar="FILE", help="Label items in the page; a .csv for fit --labels."
-    ),
+    save_labels: str | None = opt.text("FILE", "Label items in the page; a .csv for fit --labels."),
     metadata: str | None = opt.text("FILE", "Table to show and search, matched by its id column."),
-    tree: bool | None = opt.flag(
-        "Compute cluster trees; default: up to 30,000 rows.", "--tree/--no-tree", default=None
-    ),
-    cache: bool = opt.flag(
-        "Keep the map in MODEL.explorer for the next start.", "--cache/--no-cache", default=True
-    ),
-    scale: bool = opt.flag("Add the share of random pairs that are less similar.", "--scale"),
+    tree: bool | None = opt.flag("Cluster trees; default: up to 30,000 rows.", default=None),
+    cache: bool = opt.flag("Keep the map in MODEL.explorer for the next start.", default=True),
+    scale: bool = opt.flag("Add the share of random pairs that are less similar."),
     seed: int = opt.SEED,
     descriptor: opt.DescriptorOptions,
     reading: LabeledReadingOptions,

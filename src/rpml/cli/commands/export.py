@@ -30,9 +30,7 @@ def run(
     ),
     output: str = opt.output("OUT", "File or folder to write."),
     rows: ItemOptions,
-    features: str | None = opt.argument(
-        "FEATURES", "Vectors of the map; only for atlas.", default=None
-    ),
+    features: str | None = opt.argument("FEATURES", "Vectors of the map, for atlas.", default=None),
     dim: int | None = opt.DIM,
     cells: int | None = opt.number(
         "Write an index as IndexIVFPQ with this many cells, for millions of rows.", default=None

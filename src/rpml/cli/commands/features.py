@@ -36,19 +36,15 @@ def run(
     augmentations: str = opt.text(
         "NAME,...", "Augmentations of the views.", default="rotate,crop,flip,color"
     ),
-    average_views: bool = opt.flag(
-        "One row per image: the mean over its views.", "--average-views"
-    ),
+    average_views: bool = opt.flag("One row per image: the mean over its views."),
     seed: int = opt.SEED,
     whiten: int | None = opt.number("Learn a PCA whitening to this many dimensions."),
     whiten_on: str = opt.text("PATTERN", "Ids that the whitening is learned on.", default="*"),
     whitening: str | None = opt.text("FILE", "Apply a whitening from an earlier run."),
-    folder_labels: bool = opt.flag(
-        "Write NAME.labels.csv: each image's folder.", "--folder-labels"
-    ),
+    folder_labels: bool = opt.flag("Write NAME.labels.csv: each image's folder."),
     workers: int | None = opt.PARALLEL,
     max_pixels: int = opt.number("Skip images with more pixels.", default=100_000_000),
-    strict: bool = opt.flag("Stop at the first image that cannot be used.", "--strict"),
+    strict: bool = opt.flag("Stop at the first image that cannot be used."),
     resume: bool = opt.RESUME,
     force: bool = opt.FORCE,
     console: Console,

@@ -27,18 +27,14 @@ The output is the whole network with its embedding, a backbone for rpml features
 def run(
     *,
     images: str = opt.IMAGES,
-    backbone: str = opt.text(
-        "X.onnx", "GoogLeNet's ONNX file, or efficientnet-lite0.", default=...
-    ),
+    backbone: str = opt.text("X.onnx", "GoogLeNet's ONNX file or efficientnet-lite0.", default=...),
     output: str = opt.output("OUT.onnx", "The trained network."),
     method: str = opt.text("NAME", "Training method.", default="srpml"),
     dim: int = opt.number("Dimensions of the embedding.", default=128),
     pool: str = opt.text("NAME", "mac, average or gem.", default="mac"),
-    patience: int | None = opt.number(
-        "Stop after this many epochs without a better label-free score."
-    ),
+    patience: int | None = opt.number("Epochs without a better label-free score, then it stops."),
     settings: list[str] | None = opt.SETTINGS,
-    folder_labels: bool = opt.flag("Folders are classes (supervised methods).", "--folder-labels"),
+    folder_labels: bool = opt.flag("Folders are classes (supervised methods)."),
     cache: str | None = opt.text("DIR", "Keep the frozen activations here."),
     seed: int = opt.SEED,
     resume: bool = opt.RESUME,

@@ -60,10 +60,10 @@ class MethodOptions:
     solver: str | None = opt.text("NAME", "cg, stochastic or gd.")
     neighbors: int | None = opt.number("Neighbors per row in the graph.")
     max_iter: int | None = opt.number("Maximum number of iterations.", minimum=0)
-    paper: bool = opt.flag("Use the settings printed in the paper.", "--paper")
+    paper: bool = opt.flag("Use the settings printed in the paper.")
     settings: list[str] | None = opt.SETTINGS
     subsample: int | None = opt.number(
-        "Rows that neighbors and triplets come from; default: at most 20,000."
+        "Rows that neighbors and triplets come from; default: 20,000."
     )
     memory_limit: str | None = opt.text("SIZE", "Memory limit, on Dask per worker: 800MB, 4GB.")
 
@@ -80,18 +80,10 @@ class MethodOptions:
             from rpml.distributed import DaskRPML
 
             kind = DaskRPML
-        options: Json = {
-            "n_components": self.dim,
-            "random_state": self.seed,
-            "weight": self.weight,
-            "solver": self.solver,
-            "n_neighbors": self.neighbors,
-            "max_iter": self.max_iter,
-            "subsample": self.subsample,
-            "memory_limit": None if on_dask else self.memory,
-        }
-        chosen = {name: value for name, value in options.items() if value is not None}
         names = RPML().get_params(deep=False).keys() - {"callback"}
+        own = {n: vars(self).get(opt.option_of(n)[2:].replace("-", "_")) for n in names}
+        own["memory_limit"] = None if on_dask else self.memory
+        chosen = {name: value for name, value in own.items() if value is not None}
         given = chosen.keys() - ({"random_state"} if self.seed == 0 else set())
         chosen.update(opt.parse_settings(self.settings, names, given))
         model = kind.paper(**chosen) if self.paper else kind(**chosen)
@@ -168,16 +160,12 @@ def run(
     checkpoint: bool = opt.flag(
         "Keep finished stages next to the output until the fit ends.", default=True
     ),
-    keep_exemplars: bool = opt.flag(
-        "Store exemplars, which are training rows: for update.", "--keep-exemplars"
-    ),
+    keep_exemplars: bool = opt.flag("Store exemplars, which are training rows: for update."),
     n_bytes: int | None = opt.number(
         "Choose dimensions and a code for this many bytes per vector.", "--bytes"
     ),
-    dry_run: bool = opt.flag("Only estimate memory and time, from a short pilot run.", "--dry-run"),
-    keep_training: bool = opt.flag(
-        "Store labels, triplets and their weights too.", "--keep-training"
-    ),
+    dry_run: bool = opt.flag("Only estimate memory and time, from a short pilot run."),
+    keep_training: bool = opt.flag("Store labels, triplets and their weights too."),
     reading: LabeledReadingOptions,
     engine: EngineOptions,
     console: Console,

@@ -8,8 +8,6 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-import typer
-
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
@@ -50,12 +48,8 @@ def run(
     features: str = opt.FEATURES,
     labels: str | None = opt.LABELS,
     dim: int | None = opt.number("Dimensions of the embedding; default: 128, or fewer."),
-    n_bytes: int | None = opt.number(
-        "Bytes per vector: recommend dimensions and a code.", "--bytes"
-    ),
-    keep: float | None = typer.Option(
-        None, metavar="SHARE", help="Fewest bytes that keep this share of the neighbors."
-    ),
+    n_bytes: int | None = opt.number("Bytes per vector: recommend dimensions and code.", "--bytes"),
+    keep: float | None = opt.text("SHARE", "Fewest bytes that keep this share of the neighbors."),
     nuisance: str | None = opt.NUISANCE,
     queries: str | None = opt.QUERIES,
     seed: int = opt.SEED,

@@ -24,10 +24,8 @@ def run(
     queries: str = opt.argument("QUERIES", f"Vectors: {opt.KINDS}."),
     k: int = opt.number("Rows per query.", "-k", default=10),
     oversample: int = opt.number("With rescoring, rows ranked again per returned row.", default=4),
-    scale: bool = opt.flag("Add the share of random pairs that are less similar.", "--scale"),
-    output: str | None = opt.output(
-        "HITS", "Write the hits to a file: .csv, .json or .md.", default=None
-    ),
+    scale: bool = opt.flag("Add the share of random pairs that are less similar."),
+    output: str | None = opt.output("HITS", "Write the hits: .csv, .json or .md.", default=None),
     force: bool = opt.FORCE,
     reading: ReadingOptions,
     console: Console,

@@ -21,9 +21,7 @@ def run(
     model: str = opt.MODEL,
     output: str = opt.output("OUT", "Where to write the row numbers; - for CSV."),
     count: int = opt.number("Number of rows.", "--count", "-n", default=20),
-    features: str | None = opt.text(
-        "FEATURES", "The training vectors, for a better choice and ids."
-    ),
+    features: str | None = opt.text("FEATURES", "Training vectors, for a better choice and ids."),
     force: bool = opt.FORCE,
     reading: ReadingOptions,
     console: Console,

@@ -45,7 +45,7 @@ def number(help: str, *names: str, minimum: int = 1, default: Any = None) -> Any
 
 
 def flag(help: str, *names: str, default: bool | None = False) -> Any:
-    """Declare an option without a value; without names it also gets a negation."""
+    """Declare an option without a value; it has a negation if it is on by default."""
     return typer.Option(default, *names, help=help)
 
 
@@ -84,6 +84,10 @@ def expand_groups(function: Callable[..., None]) -> Callable[..., None]:
         parameters += [
             Parameter(n, kind, default=o, annotation=types[n]) for n, o in declared.items()
         ]
+    for parameter in parameters:  # typer would add a negation to a flag that has no name
+        option = parameter.default
+        if getattr(option, "default", None) is False and not option.param_decls:
+            option.param_decls = (f"--{parameter.name.replace('_', '-')}",)
 
     @wraps(function)
     def run(**arguments: object) -> None:
@@ -122,8 +126,8 @@ QUERIES = text("FILE", "Vectors of unlabeled queries; FEATURES are the documents
 LABELS = text("FILE", "One label per row: .npy, .npz, .txt, or a column of a table.")
 DIM = number("Use only the first components of the model.")
 SETTINGS = text("NAME=VALUE", "Any other setting; may be repeated.", "--set")
-FORCE = flag("Replace the output if it exists.", "--force")
-RESUME = flag("Continue an interrupted run of the same output.", "--resume")
+FORCE = flag("Replace the output if it exists.")
+RESUME = flag("Continue an interrupted run of the same output.")
 SEED = number("Random seed.", minimum=0, default=0)
 PARALLEL = number("Images processed in parallel; default: all cores.")
 
@@ -204,9 +208,7 @@ IMAGES = argument("IMAGES", "A folder, a .txt list of paths, or one image.")
 class DescriptorOptions:
     """How an ONNX network describes an image."""
 
-    scales: str = text(
-        "PIXELS,...", "Longer side of the image; scales are summed.", default="512,362,256"
-    )
+    scales: str = text("PIXELS,...", "Longer side; scales are summed.", default="512,362,256")
     pool: str = text("NAME", "rmac, mac, average or gem.", default="rmac")
 
     def recipe(self, **more: Any) -> Recipe:
@@ -226,16 +228,12 @@ class DescriptorOptions:
 class TrainingOptions:
     """How the upper blocks of a network are trained."""
 
-    train_from: str | None = text(
-        "BLOCK", "First block that trains, or all; default: the last two."
-    )
+    train_from: str | None = text("BLOCK", "First block to train, or all; default: the last two.")
     size: int = number("Height and width of the images.", minimum=32, default=224)
     views: int = number("Augmented views per image.", minimum=0, default=8)
     epochs: int | None = number("Passes over the images; default: 6.")
-    learning_rate: float | None = text(
-        "RATE", "Learning rate of the upper blocks; default: the method's."
-    )
-    bf16: bool = flag("Run convolutions in bfloat16.", "--bf16")
+    learning_rate: float | None = text("RATE", "Of the upper blocks; default: the method's.")
+    bf16: bool = flag("Run convolutions in bfloat16.")
     schedule: str = text(
         "NAME", "common, or paper: as long as each paper trains (for a GPU).", default="common"
     )

@@ -207,14 +207,10 @@ class EngineOptions:
     """Run in this process, or on a Dask cluster."""
 
     engine: str = text("NAME", "local, or dask for rows beyond one machine.", default="local")
-    scheduler: str | None = text(
-        "ADDRESS", "Dask scheduler, such as tcp://host:8786; default: a local one."
-    )
+    scheduler: str | None = text("ADDRESS", "Such as tcp://host:8786; default: a local one.")
     workers: int | None = number("Worker processes that Dask starts here.")
     partition_rows: int | None = number("Rows per Dask partition; default: 256 MB of rows.")
-    tls: tuple[str, str, str] | None = text(
-        "CA CERT KEY", "TLS files for --scheduler tls://host:8786."
-    )
+    tls: tuple[str, str, str] | None = text("CA CERT KEY", "TLS files for tls://host:8786.")
 
     def on_dask(self, memory_limit: int | None = None) -> bool:
         """Whether the engine is Dask; InputError for options of the other engine."""
