@@ -25,6 +25,11 @@ _LONGEST_WORD, _LONGEST = 160, 2000  # characters of a message
 FAILED, BAD_INPUT, SKIPPED, INTERRUPTED = 1, 2, 3, 130  # exit codes; SKIPPED is of `features`
 
 
+# ValueError is the library's error for a wrong argument, or an input
+_BAD_INPUT = (ValueError, PermissionError, FileNotFoundError, FileExistsError, IsADirectoryError)
+_BAD_PATH = (ENAMETOOLONG, ELOOP, ENOTDIR, EROFS)
+
+
 class Interrupted(Exception):
     """Ctrl-C was handled; the message says how to continue."""
 
@@ -106,11 +111,7 @@ def exit_code(error: BaseException) -> int | None:
         return FAILED
     if isinstance(error, BrokenPipeError | SystemExit | GeneratorExit):
         return None
-    if isinstance(error, ValueError):  # the library's error for a wrong argument, or an input
-        return BAD_INPUT
-    if isinstance(error, PermissionError | FileNotFoundError | FileExistsError | IsADirectoryError):
-        return BAD_INPUT
-    if isinstance(error, OSError) and error.errno in (ENAMETOOLONG, ELOOP, ENOTDIR, EROFS):
+    if isinstance(error, _BAD_INPUT) or getattr(error, "errno", None) in _BAD_PATH:
         return BAD_INPUT
     if _is_of_stdout(error):
         return BAD_INPUT

@@ -83,13 +83,9 @@ class Recommendation:
             self, choice=KNOWN, certainty="clear", gain=None, reasons=reasons, known=tuple(known)
         )
 
-    @property
-    def question(self) -> tuple[str, ...]:
-        """What to ask about the separated pairs, if there are any."""
-        return (separated_question(self.separated, True),) if self.separated else ()
-
     def __str__(self) -> str:
-        return " ".join([*self.reasons, *self.question, f"Next: {self.next_step}"])
+        question = [separated_question(self.separated, True)] if self.separated else []
+        return " ".join([*self.reasons, *question, f"Next: {self.next_step}"])
 
 
 def advised(choice: str, size: int, known: Iterable[str] = ()) -> str:

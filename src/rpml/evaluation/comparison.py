@@ -32,6 +32,7 @@ from rpml.evaluation.registry import KNOWN, PCA_FAMILY, REFERENCE, Method, chose
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.context import Json
 from rpml.runtime.errors import require
+from rpml.runtime.files import atomic_output
 from rpml.runtime.intervals import Interval, bounded, interval, paired
 from rpml.runtime.rows import Array, slices, unit_rows
 from rpml.runtime.threads import times
@@ -216,7 +217,9 @@ def measure(split: Split, method: Method, dim: int, seed: int) -> Cell:
         cell |= {} if choice.gain is None else bounded("rank_gain", choice.gain)
     cell |= _without_labels(split.X_test, Z)
     if split.y_test is not None:
-        cell |= _with_labels(Z, split.y_test, seed)
+        ranks = first_hit_rank(Z, split.y_test)
+        cell |= bounded_scores(kmeans_labels(Z, split.y_test, seed), split.y_test)
+        cell |= {"ranks": ranks, **{f"recall@{k}": float(np.mean(ranks < k)) for k in KS}}
         if split.values_test is not None:
             cell["recall@1 across"] = recall_across(Z, split.y_test, split.values_test)
     return cell
@@ -231,15 +234,6 @@ def _without_labels(X: Array, Z: Array) -> Cell:
         "overlap": overlap,
         **bounded("effective_rank", spectrum(Z)[1]),
         **bounded("hubness", hubness_interval(after, k, np.random.default_rng(0))),
-    }
-
-
-def _with_labels(Z: Array, y: Array, seed: int) -> Cell:
-    ranks = first_hit_rank(Z, y)
-    return {
-        **bounded_scores(kmeans_labels(Z, y, seed), y),
-        "ranks": ranks,
-        **{f"recall@{k}": float(np.mean(ranks < k)) for k in KS},
     }
 
 
@@ -315,8 +309,7 @@ class Comparison:
 
     def write(self, path: str | Path) -> None:
         """Write the rows as .csv, .json or .md, by the suffix."""
-        text = table_text(self.rows, self.lines(), Path(path).suffix)
-        Path(path).write_text(text, encoding="utf8")
+        write_rows(path, self.rows, self.lines())
 
     def __str__(self) -> str:
         return text_table(self.short_lines())
@@ -358,8 +351,16 @@ def mean_figure(name: str, values: NDArray[np.generic]) -> dict[str, float]:
     return bounded(name, interval(values, np.random.default_rng(0)))
 
 
-def table_text(rows: Sequence[Row], lines: Sequence[list[str]], ending: str) -> str:
-    """Format rows as the content of a .csv or .json file, or lines as that of an .md file."""
+def write_rows(
+    path: str | Path, rows: Sequence[Row], lines: Sequence[list[str]], overwrite: bool = True
+) -> None:
+    """Write rows as a .csv or .json file, or lines as an .md file."""
+    text = _content(rows, lines, Path(path).suffix)
+    with atomic_output(path, overwrite) as temporary:
+        temporary.write_text(text, encoding="utf8")
+
+
+def _content(rows: Sequence[Row], lines: Sequence[list[str]], ending: str) -> str:
     if ending == ".md":
         return markdown_text(lines)
     if ending == ".json":

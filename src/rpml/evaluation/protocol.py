@@ -121,37 +121,28 @@ def from_file(
     An .npz file may also hold the labels (``y``) and the split (``train``); otherwise the split
     follows the class numbers of the dataset ("cub", "cars", "sop" or "folders").
     """
-    if path.endswith(".npz") and options.array is None:
-        options = replace(options, array=_only_matrix(Path(path)))
+    train = None
+    if path.endswith(".npz"):
+        check_readable(Path(path))
+        archive = NpzFile(Path(path))
+        if options.array is None:  # the only matrix; of several, the reader chooses
+            matrices = [name for name in archive.names if archive.read(name).ndim == 2]
+            options = replace(options, array=matrices[0] if len(matrices) == 1 else None)
+        train = archive.read("train").astype(bool) if "train" in archive.names else None
     features = read_features(path, options)
     X = np.asarray(features.values, np.float32)
     y = read_labels(labels or path, len(X), features.ids)
+    if train is None:
+        if dataset not in PUBLISHED or y.dtype.kind not in "iu":
+            raise InputError(
+                f"{path} does not say which rows are for training: give an .npz file with an array "
+                "'train', or a dataset with numbered classes"
+            )
+        train = np.asarray(y.astype(np.int64) <= PUBLISHED[dataset].train_classes)
+    if train.shape != y.shape:
+        raise InputError(f"{path}: the array 'train' must have one value per row")
     origin = {"features": Path(path).name, "array": options.array}
-    return Descriptors(X, y, _split(dataset, path, y), origin, RECALL_AT.get(dataset, KS))
-
-
-def _only_matrix(path: Path) -> str | None:
-    """Return the only array with two dimensions; None leaves the choice to the reader."""
-    check_readable(path)
-    archive = NpzFile(path)
-    matrices = [name for name in archive.names if archive.read(name).ndim == 2]
-    return matrices[0] if len(matrices) == 1 else None
-
-
-def _split(dataset: str, path: str, y: NDArray[np.generic]) -> NDArray[np.bool_]:
-    if path.endswith(".npz"):
-        archive = NpzFile(Path(path))
-        if "train" in archive.names:
-            train = archive.read("train").astype(bool)
-            if train.shape != y.shape:
-                raise InputError(f"{path}: the array 'train' must have one value per row")
-            return train
-    if dataset not in PUBLISHED or y.dtype.kind not in "iu":
-        raise InputError(
-            f"{path} does not say which rows are for training: give an .npz file with an array "
-            "'train', or a dataset with numbered classes"
-        )
-    return np.asarray(y.astype(np.int64) <= PUBLISHED[dataset].train_classes)
+    return Descriptors(X, y, train, origin, RECALL_AT.get(dataset, KS))
 
 
 def run_methods(
@@ -224,20 +215,17 @@ def _settings(estimator: BaseEstimator) -> Json:
 
 def as_lines(rows: Sequence[Json], published: Sequence[Json], ks: Sequence[int]) -> list[list[str]]:
     """Return the cells of a header, of the published rows and of the measured rows."""
-    lines = [["method", "dim", *_CLUSTER, *(f"R@{k}" for k in ks), "labels", "source"]]
-    for quoted in published:
-        recall = [f"{quoted[f'recall@{k}']:.1f}" for k in ks]
-        labels = "yes" if quoted["uses_labels"] else "no"
-        nmi = f"{quoted['nmi']:.1f}"
-        lines.append([quoted["method"], "", nmi, "", "", "", *recall, labels, "published"])
+    names = [*_CLUSTER.values(), *(f"recall@{k}" for k in ks)]
+    shown = [(q["method"], "", q, 1, q["uses_labels"], "published") for q in published]
     for row in rows:
         for metric, scores in row["scores"].items():
             title = row["title"] + ("" if metric == "cosine" else ", Euclidean")
-            figures = [scores[key] for key in _CLUSTER.values()]
-            figures += [scores[f"recall@{k}"] for k in ks]
-            labels = "yes" if row["uses_labels"] else "no"
-            cells = (f"{100 * figure:.1f}" for figure in figures)
-            lines.append([title, str(row["dim"]), *cells, labels, "measured"])
+            place = title, str(row["dim"]), scores
+            shown.append((*place, 100, row["uses_labels"], "measured"))
+    lines = [["method", "dim", *_CLUSTER, *(f"R@{k}" for k in ks), "labels", "source"]]
+    for title, dim, scores, scale, uses_labels, source in shown:
+        cells = (f"{scale * scores[name]:.1f}" if name in scores else "" for name in names)
+        lines.append([title, dim, *cells, "yes" if uses_labels else "no", source])
     return lines
 
 

@@ -15,7 +15,7 @@ from rpml.method.settings import fit_memory
 from rpml.method.whitening.constants import SCATTER_ROWS
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.runtime.context import Json, Progress
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, sorted_sample
 
 _FIRST_PILOT = 2500
 _LAST_PILOT = 40_000
@@ -103,8 +103,7 @@ def _run_pilots(
 
 def _sample(rows: int, d: int, X: Array | None, rng: np.random.Generator) -> Array:
     if X is not None:
-        chosen = np.sort(rng.choice(len(X), min(rows, len(X)), replace=False))
-        return np.asarray(X[chosen])
+        return np.asarray(X[sorted_sample(len(X), rows, rng)])
     centers = rng.normal(size=(max(2, rows // 20), d))
     noise = 0.5 * rng.normal(size=(rows, d))
     return np.asarray(centers[rng.integers(len(centers), size=rows)] + noise, np.float32)

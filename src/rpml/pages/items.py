@@ -240,14 +240,17 @@ def fitted_on(model: RPML, X: Array) -> bool:
     return bool(np.allclose(rows, model.exemplar_vectors_, rtol=1e-3, atol=1e-6))
 
 
-def clusters_of(model: RPML, X: Array) -> Labels | None:
+def clusters_of(model: RPML, X: Array, rows: NDArray[np.intp] | None = None) -> Labels | None:
     """Return the clusters of X: those of the fit if X are its rows, or their own if it made none.
 
-    None if the model has clusters, but of other rows.
+    Their own are only of some `rows`, if given. None if the model has clusters, but of other rows.
     """
-    if not hasattr(model, "labels_"):
-        return model.cluster_rows(X)[0]
-    return model.labels_ if fitted_on(model, X) else None
+    if hasattr(model, "labels_"):
+        return model.labels_ if fitted_on(model, X) else None
+    chosen = np.arange(len(X)) if rows is None else rows
+    labels = np.full(len(X), -1)
+    labels[chosen] = model.cluster_rows(X[chosen])[0]
+    return labels
 
 
 def retrieval_queries(

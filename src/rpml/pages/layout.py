@@ -86,7 +86,7 @@ def layout(Z: Array, rng: np.random.Generator, start: Points | None = None) -> P
     chosen = sorted_sample(n, n if n <= MAX_ROWS else LANDMARKS, rng)
     rows = unit_rows(np.asarray(Z[chosen], np.float32))
     first = principal_plane(rows) if start is None else np.asarray(start[chosen], np.float64)
-    placed = _forces(rows, _spread(first), rng)
+    placed = _forces(rows, first, rng)
     if n > len(chosen):
         placed = _interpolate(Z, chosen, rows, placed, rng)
     return _in_square(placed)
@@ -123,19 +123,14 @@ def principal_plane(rows: NDArray[np.float32]) -> NDArray[np.float64]:
     return np.asarray(centered @ np.pad(plane, ((0, 0), (0, 2 - plane.shape[1]))))
 
 
-def _spread(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Center the points and scale them to ten units across."""
-    points = points - points.mean(axis=0)
-    return np.ascontiguousarray(10.0 * points / max(float(np.ptp(points, axis=0).max()), 1e-12))
-
-
 def _forces(
     rows: NDArray[np.float32], points: NDArray[np.float64], rng: np.random.Generator
 ) -> NDArray[np.float64]:
     k = min(_NEIGHBORS, len(rows) - 1)
     edges = _memberships(nearest_neighbors(rows, k, metric="cosine", method="exact")).tocoo()
+    points = 10.0 * (points - points.mean(axis=0)) / max(np.ptp(points, axis=0).max(), 1e-12)
     # equal rows would start and stay at one point
-    points = points + rng.normal(scale=1e-3, size=points.shape)
+    points = np.ascontiguousarray(points + rng.normal(scale=1e-3, size=points.shape))
     _run_forces(points, edges.row, edges.col, edges.data.max() / edges.data, _EPOCHS, rng)
     return points
 

@@ -8,12 +8,7 @@ from rpml.cli.command import command
 from rpml.cli.commands.recommend import next_step
 from rpml.cli.console import Console
 from rpml.cli.options.knowledge import nuisance_files, read_compared
-from rpml.cli.options.reading import (
-    EngineOptions,
-    LabeledReadingOptions,
-    check_text_table,
-    write_text_table,
-)
+from rpml.cli.options.reading import EngineOptions, LabeledReadingOptions, check_text_table
 from rpml.runtime.errors import InputError
 from rpml.runtime.wording import text_table
 
@@ -58,7 +53,7 @@ def run(
     from rpml.estimator.knowledge import fit_knowledge
     from rpml.evaluation.advice import recommend_from
     from rpml.evaluation.codes import CODED_METHODS, code_lines, compare_bytes
-    from rpml.evaluation.comparison import compare
+    from rpml.evaluation.comparison import compare, write_rows
     from rpml.evaluation.recommendation import CANDIDATES, fitted_rank_gain, recommend_fitted
 
     if output is not None:
@@ -94,5 +89,5 @@ def run(
             reasons = " ".join([*advice.reasons, f"Next: {next_step(advice, given)}"])
             text = f"{text_table(comparison.short_lines())}\n{SHORT_NOTE}\n\n{reasons}"
     if output is not None:
-        write_text_table(output, force, measured, lines)
+        write_rows(output, measured, lines, force)
     console.result({"measured": measured, **fields}, text)

@@ -120,11 +120,6 @@ class SupervisionOptions:
         names = {name: path and os.path.basename(path) for name, path in files.items()}
         return {k: v for k, v in {**names, **vars(reading)}.items() if v is not None}
 
-    def reading_options(self, features: str, reading: LabeledReadingOptions) -> ReadOptions:
-        """Return how to read the vectors: without the columns that say something else."""
-        excluded, columns = reading.excluded(features, self.labels), nuisance_columns(self.nuisance)
-        return reading.options((*excluded, *columns))
-
     def read(
         self, model: RPML, data: Features, reading: LabeledReadingOptions
     ) -> dict[str, object]:
@@ -182,7 +177,8 @@ def run(
     if n_bytes is not None and method.dim is not None:
         raise InputError("--bytes does not go with --dim: it chooses the dimensions")
     model = method.build(on_dask)
-    read = supervision.reading_options(features, reading)
+    excluded = reading.excluded(features, supervision.labels)
+    read = reading.options((*excluded, *nuisance_columns(supervision.nuisance)))
     if dry_run:
         if on_dask:
             raise InputError("--dry-run is for --engine local: it measures this machine")

@@ -3,7 +3,7 @@
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
-from rpml.cli.options.reading import ReadingOptions, check_text_table, write_text_table
+from rpml.cli.options.reading import ReadingOptions, check_text_table
 from rpml.runtime.wording import counted, text_table
 
 EXAMPLES = """\b
@@ -54,7 +54,9 @@ def run(
     if output is None:
         console.result({"hits": rows}, text_table(lines))
         return
-    write_text_table(output, force, rows, lines)
+    from rpml.evaluation.comparison import write_rows
+
+    write_rows(output, rows, lines, force)
     text = (
         f"{counted(len(rows), 'row')} found for "
         f"{counted(len(names), 'query', 'queries')}, written to {output}"

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from rpml.estimator import RPML
     from rpml.io.features import Features, FeatureSource, ReadOptions
     from rpml.pages.items import Items
-    from rpml.runtime.context import Json
     from rpml.runtime.rows import Array
 
 
@@ -118,15 +117,6 @@ def check_text_table(output: str, force: bool, inputs: Iterable[str | None]) -> 
     check_output(output, force, inputs)
     if not output.endswith((".csv", ".json", ".md")):
         raise InputError(f"--output {output}: the name must end in .csv, .json or .md")
-
-
-def write_text_table(output: str, force: bool, rows: list[Json], lines: list[list[str]]) -> None:
-    from rpml.evaluation.comparison import table_text
-    from rpml.runtime.files import atomic_output
-
-    with atomic_output(output, force) as temporary:
-        content = table_text(rows, lines, Path(output).suffix)
-        temporary.write_text(content, encoding="utf8")
 
 
 def short_names(paths: Sequence[str]) -> list[str]:

@@ -56,7 +56,9 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
 }
+"""Of every answer, unless it has others."""
 INTERNAL_ERROR = "the explorer failed on this request; see its log"
 _SAFE_METHODS = ("GET", "HEAD")
 _SENTENCES = {
@@ -64,7 +66,6 @@ _SENTENCES = {
     405: "this address does not support that method",
 }
 _TYPES = {"css": "text/css", "js": "text/javascript", "html": "text/html"}
-_NO_STORE = {"cache-control": "no-store"}
 _CACHED = {"cache-control": "private, max-age=600"}
 
 
@@ -82,7 +83,7 @@ async def secured(request: Request, call_next: RequestResponseEndpoint) -> Respo
 
 
 def error_response(status: int, sentence: str) -> JSONResponse:
-    return JSONResponse({"error": sentence}, status, headers=_NO_STORE)
+    return JSONResponse({"error": sentence}, status)
 
 
 def cross_site_reason(request: Request) -> str | None:
@@ -199,11 +200,11 @@ async def _run(request: Request, function: Callable[..., T], *arguments: object)
 
 def _respond(answer: Answer) -> Response:
     if isinstance(answer, bytes):
-        return Response(answer, media_type="application/octet-stream", headers=_NO_STORE)
+        return Response(answer, media_type="application/octet-stream")
     if isinstance(answer, str):
-        headers = {"content-disposition": 'attachment; filename="rpml-result.csv"', **_NO_STORE}
+        headers = {"content-disposition": 'attachment; filename="rpml-result.csv"'}
         return Response(answer, media_type="text/csv; charset=utf-8", headers=headers)
-    return JSONResponse(answer, headers=_NO_STORE)
+    return JSONResponse(answer)
 
 
 async def _static_file(request: Request) -> Response:
@@ -212,7 +213,7 @@ async def _static_file(request: Request) -> Response:
     if name not in request.app.state.static:
         raise HTTPException(404)
     kind = _TYPES[name.rpartition(".")[2]]
-    return Response(request.app.state.static[name], media_type=kind, headers=_NO_STORE)
+    return Response(request.app.state.static[name], media_type=kind)
 
 
 async def _picture(request: Request) -> Response:

@@ -262,10 +262,7 @@ def save_cache(catalog: Catalog, path: Path, key: str) -> None:
         _MAP + space: np.frombuffer(points, POINTS).reshape(-1, 2) for space, points in maps.items()
     }
     if clusters is not None:
-        arrays |= {"labels": clusters.labels, "modes": clusters.modes}
-        arrays["impurity"] = clusters.impurity
-        if clusters.parents is not None:
-            arrays["parents"] = clusters.parents
+        arrays |= {k: v for k, v in vars(clusters).items() if isinstance(v, np.ndarray)}
     reasons = {"reason": catalog.clusters.reason, "tree_reason": catalog.tree_reason}
     try:
         if path.exists():

@@ -35,16 +35,13 @@ class ExactIndex:
         self._errors: NDArray[np.float32] = np.empty(n, np.float32)
         for part, block in row_blocks(X):
             self.rows[part] = unit_rows(block)
-            self._quantize(part)
-
-    def _quantize(self, part: slice) -> None:
-        """Compute int8 codes, and the distance of each row to its decoded codes."""
-        rows = self.rows[part]
-        largest = np.abs(rows).max(axis=1, initial=0)
-        scales = np.where(largest > 0, largest, 1) / 127
-        codes = np.rint(rows / scales[:, None])
-        self._codes[part], self._scales[part] = codes, scales
-        self._errors[part] = np.linalg.norm(rows - codes * scales[:, None], axis=1) + _ROUNDING
+            rows = self.rows[part]
+            largest = np.abs(rows).max(axis=1, initial=0)
+            scales = np.where(largest > 0, largest, 1) / 127
+            self._scales[part] = scales
+            self._codes[part] = codes = np.rint(rows / scales[:, None])
+            # the distance of each row to its decoded codes
+            self._errors[part] = np.linalg.norm(rows - codes * scales[:, None], axis=1) + _ROUNDING
 
     @cached_property
     def similarity_scale(self) -> SimilarityScale:

@@ -30,7 +30,7 @@ from rpml.pages.report.section import Gallery
 from rpml.runtime.context import Progress
 from rpml.runtime.errors import InputError
 from rpml.runtime.intervals import Interval, interval, paired, share_interval
-from rpml.runtime.rows import Array, Labels, sorted_sample
+from rpml.runtime.rows import Array, sorted_sample
 from rpml.runtime.wording import counted
 
 MODELS = ("rpml", "second")  # keys of the spaces of the models
@@ -118,11 +118,13 @@ class Measurements:
         rng = np.random.default_rng(seed)
         listen(Progress("report", 0, N_STAGES))
         self.rows = rows = _sample_rows(items, len(X), rng)
-        self.X, self.labels = X[rows], _sampled_labels(items, rows)
+        labels = np.array([items.label(row) or "" for row in rows])
+        self.X, self.labels = X[rows], labels if (labels != "").sum() >= 3 else None
         self.spaces = make_spaces(dict(zip(source.models, models, strict=True)), self.X)
         listen(Progress("report", 1, N_STAGES))
         self.label_free_scores = label_free_scores(self.spaces, rng)
-        self.shared = _shared_neighbors(self.spaces, rng)
+        near = [space.neighbors for space in self.spaces if space.key in MODELS]
+        self.shared = interval(neighbor_overlap(near[0], near[1]), rng) if len(near) > 1 else None
         self.label_scores: list[Score] = []
         self.gains: Gains = {}
         self.advice: Recommendation | None = None
@@ -135,16 +137,8 @@ class Measurements:
         drawn = {s.key: s.vectors[self.drawn] for s in self.spaces if s.key != "pca"}
         self.maps = linked_maps(drawn, rng)
         listen(Progress("report", 3, N_STAGES))
-        self.trained, self.clusters = fitted_on(model, X), self._clusters(X)
+        self.trained, self.clusters = fitted_on(model, X), clusters_of(model, X, rows)
         self.gallery = Gallery(items, rows[self.drawn], THUMBNAIL_BYTES)
-
-    def _clusters(self, X: Array) -> Labels | None:
-        """Return the clusters of all rows; of a fit that made none, those of the measured rows."""
-        if hasattr(self.model, "labels_"):
-            return clusters_of(self.model, X)
-        labels = np.full(len(X), -1)
-        labels[self.rows] = self.model.cluster_rows(self.X)[0]
-        return labels
 
     @property
     def embedding(self) -> Space:
@@ -180,11 +174,6 @@ def _sample_rows(items: Items, n: int, rng: np.random.Generator) -> NDArray[np.i
     return np.sort(np.concatenate([chosen, more]))
 
 
-def _sampled_labels(items: Items, rows: NDArray[np.intp]) -> Texts | None:
-    labels = np.array([items.label(row) or "" for row in rows])
-    return labels if (labels != "").sum() >= 3 else None
-
-
 def make_spaces(models: Mapping[str, RPML], X: Array) -> list[Space]:
     """Return raw features, PCA of the first model's size (if the rows have that rank), embeddings.
 
@@ -202,11 +191,6 @@ def make_spaces(models: Mapping[str, RPML], X: Array) -> list[Space]:
         Space(key, title, rows, nearest_neighbors(rows, k, metric="cosine").indices)
         for key, (title, rows) in vectors.items()
     ]
-
-
-def _shared_neighbors(spaces: Sequence[Space], rng: np.random.Generator) -> Interval | None:
-    near = [space.neighbors for space in spaces if space.key in MODELS]
-    return interval(neighbor_overlap(near[0], near[1]), rng) if len(near) > 1 else None
 
 
 def label_scores(
