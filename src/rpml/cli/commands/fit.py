@@ -224,12 +224,10 @@ def run(
         )
     fields: Json = summary(outcome.model, output)
     fields |= {} if advice is None else {"codes": advice.output}
-    text = f"{output} is already complete"
-    if outcome.state != "complete":
-        text = outcome_text(
-            outcome.model, None if on_dask else data, inputs.get("nuisance"), fields
-        )
-    console.result(fields, text)
+    if outcome.state == "complete":
+        console.result(fields, f"{output} is already complete")
+    else:
+        console.result(fields, outcome_text(outcome.model, data, inputs, fields))
 
 
 def choose_code(X: Any, n_bytes: int, seed: int, inputs: Json) -> tuple[Any, Array]:
@@ -245,7 +243,7 @@ def choose_code(X: Any, n_bytes: int, seed: int, inputs: Json) -> tuple[Any, Arr
     return recommend(X, bytes=n_bytes, random_state=seed, **known), X
 
 
-def outcome_text(model: RPML, data: Features | None, nuisance: Any, fields: Json) -> str:
+def outcome_text(model: RPML, data: Features, inputs: Json, fields: Json) -> str:
     """Return the fields that apply in words, and a question about pairs that the model separated.
 
     Their ids become a field, too.
@@ -262,9 +260,9 @@ def outcome_text(model: RPML, data: Features | None, nuisance: Any, fields: Json
     made = {n: value for n, value in fields.items() if value is not None and n not in said}
     lines = made | outcome_lines(model)
     lines = {"outcome": lines.pop("outcome"), **lines}
-    if data is None:  # on a cluster
+    if "cluster" in inputs:
         return fields_text(lines)
-    known = as_nuisance(nuisance, len(data.values))
+    known = as_nuisance(inputs.get("nuisance"), len(data.values))
     pairs = discounted_pairs(model, data.values, None if known is None else known.values)
     fields["separated"] = named_pairs(pairs, data.ids)
     asked = (
