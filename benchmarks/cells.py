@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from rpml.evaluation.comparison import Cell, Split, measure
 from rpml.evaluation.metrics.label_free import NEAREST
 from rpml.evaluation.registry import Method
+from rpml.runtime.errors import one_line
 from rpml.runtime.rows import Array
-from rpml.runtime.wording import one_line
 
 Key = tuple[str, str, int, int]
 

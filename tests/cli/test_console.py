@@ -1,7 +1,7 @@
 """Results as text."""
 
 from rpml.cli.console import fields_text, say
-from rpml.runtime.wording import text_table
+from rpml.runtime.errors import text_table
 
 
 def test_tables_line_up():

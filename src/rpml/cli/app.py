@@ -11,7 +11,7 @@ import typer
 from rpml.cli import options as opt
 from rpml.cli.command import INTERRUPTED, Commands
 from rpml.cli.console import Console, answering
-from rpml.runtime.wording import text_table
+from rpml.runtime.errors import text_table
 
 GROUPS = {
     "Learn": ("fit", "update", "recommend"),

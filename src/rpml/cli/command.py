@@ -18,8 +18,7 @@ from typer.core import TyperGroup
 
 from rpml.cli.console import SHOWN, say
 from rpml.cli.options import OPTION_OF, expand_groups, option_of
-from rpml.runtime.errors import InputError, WriteError
-from rpml.runtime.wording import one_line, reason_of
+from rpml.runtime.errors import InputError, WriteError, one_line, reason_of
 
 _LONGEST_WORD, _LONGEST = 160, 2000  # characters of a message
 FAILED, BAD_INPUT, SKIPPED, INTERRUPTED = 1, 2, 3, 130  # exit codes; SKIPPED is of `features`

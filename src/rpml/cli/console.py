@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from rpml.cli import options as opt
-from rpml.runtime.errors import InputError
-from rpml.runtime.wording import reason_of, text_table
+from rpml.runtime.errors import InputError, reason_of, text_table
 
 if TYPE_CHECKING:
     from rpml.runtime.context import Progress

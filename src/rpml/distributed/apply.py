@@ -33,10 +33,9 @@ from rpml.io.features.source import Batch, picked
 from rpml.io.features.writing import Layout, write_batches
 from rpml.runtime.compiled import compiled
 from rpml.runtime.context import Context, data_digest
-from rpml.runtime.errors import InputError, WriteError
+from rpml.runtime.errors import InputError, WriteError, counted
 from rpml.runtime.files import remove_leftovers
 from rpml.runtime.rows import Array, slices, sorted_sample
-from rpml.runtime.wording import counted
 
 KINDS = ("parquet", "npy")
 ATTEMPTS = 5  # rounds in which no worker could write

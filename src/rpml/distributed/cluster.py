@@ -17,8 +17,7 @@ from distributed.scheduler import KilledWorker
 from threadpoolctl import threadpool_limits
 
 from rpml.runtime.context import Context, Progress
-from rpml.runtime.errors import InputError
-from rpml.runtime.wording import first_line
+from rpml.runtime.errors import InputError, first_line
 
 Task: TypeAlias = "Future[Any]"
 """A task or its result, on the workers."""

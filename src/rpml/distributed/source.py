@@ -39,9 +39,8 @@ from rpml.io.features.source import (
     picked,
 )
 from rpml.runtime.context import Context
-from rpml.runtime.errors import InputError, explained
+from rpml.runtime.errors import InputError, explained, first_line
 from rpml.runtime.rows import Array, as_matrix, float_dtype
-from rpml.runtime.wording import first_line
 
 if TYPE_CHECKING:
     import dask.array

@@ -15,8 +15,8 @@ from rpml.io.container import Arrays, read_model
 from rpml.method.calibration import expected_gain
 from rpml.method.graph.heaps import nearest_others
 from rpml.runtime.context import data_digest
+from rpml.runtime.errors import counted
 from rpml.runtime.rows import Array, sorted_sample, unit_rows
-from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
     from rpml.estimator.embedding import Embedding

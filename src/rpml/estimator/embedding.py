@@ -31,9 +31,9 @@ from rpml.method.knowledge.suggest import Candidates, rank_candidates
 from rpml.method.settings import FitSettings
 from rpml.method.whitening.evidence import ScatterChoice
 from rpml.method.whitening.linear_map import Preprocessing
+from rpml.runtime.errors import counted
 from rpml.runtime.rows import Array, Labels, as_matrix, check_rows, float_dtype, sorted_sample
 from rpml.runtime.threads import using_jobs
-from rpml.runtime.wording import counted
 
 OLDER = ", being from an older rpml: fit it again."
 

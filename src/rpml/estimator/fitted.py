@@ -22,9 +22,8 @@ from rpml.method.settings import FitResult
 from rpml.method.whitening.evidence import ScatterChoice
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.context import Json, plain_text
-from rpml.runtime.errors import ModelFormatError, WeightCollapseWarning
+from rpml.runtime.errors import ModelFormatError, WeightCollapseWarning, counted, one_line
 from rpml.runtime.rows import Array, unit_rows
-from rpml.runtime.wording import counted, one_line
 
 if TYPE_CHECKING:
     from rpml.estimator.embedding import Embedding

@@ -23,9 +23,8 @@ from rpml.method.triplets.sampling import SAMPLERS
 from rpml.method.whitening.groups import drop_singles, no_groups
 from rpml.method.whitening.nuisance import Nuisance
 from rpml.runtime.context import Json
-from rpml.runtime.errors import InputError
+from rpml.runtime.errors import InputError, counted
 from rpml.runtime.rows import Array, Labels, as_matrix, float_dtype
-from rpml.runtime.wording import counted
 
 MAX_CATEGORIES = 20  # distinct numbers up to which floats are categories
 NUMBER_BINS = 4  # of a number, to tell rows of other values

@@ -13,9 +13,9 @@ from rpml.evaluation.comparison import Comparison
 from rpml.evaluation.registry import KNOWN, METHODS, REFERENCE
 from rpml.method.calibration import expected_gain
 from rpml.method.whitening.evidence import NuisanceEvidence
+from rpml.runtime.errors import counted
 from rpml.runtime.intervals import Interval
 from rpml.runtime.rows import RandomState
-from rpml.runtime.wording import counted
 
 PRICES = {"half-whitened": 0.05, "pca-whitened": 0.15}
 """Rank gain by which a method has to lead. RPML needs none: without evidence it is PCA."""

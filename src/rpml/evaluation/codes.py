@@ -29,8 +29,8 @@ from rpml.method.codes import BITS, learn_codebooks, make_codec
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.runtime.context import Json
+from rpml.runtime.errors import counted
 from rpml.runtime.rows import Array, sorted_sample, unit_rows
-from rpml.runtime.wording import counted
 
 logger = logging.getLogger(__name__)
 CODED_METHODS = ("pca", "rpml")

@@ -31,12 +31,11 @@ from rpml.evaluation.metrics.retrieval import KS, checked_embedding
 from rpml.evaluation.registry import KNOWN, PCA_FAMILY, REFERENCE, Method, chosen_methods
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.context import Json
-from rpml.runtime.errors import require
+from rpml.runtime.errors import counted, one_line, require, text_table
 from rpml.runtime.files import atomic_output
 from rpml.runtime.intervals import Interval, bounded, interval, paired
 from rpml.runtime.rows import Array, slices, unit_rows
 from rpml.runtime.threads import times
-from rpml.runtime.wording import counted, one_line, text_table
 
 if TYPE_CHECKING:
     import pandas

@@ -30,9 +30,8 @@ from rpml.io.features import ReadOptions, read_features, read_labels
 from rpml.io.features.numpy_files import NpzFile
 from rpml.io.features.reading import check_readable
 from rpml.runtime.context import Context, Json, Progress
-from rpml.runtime.errors import InputError
+from rpml.runtime.errors import InputError, one_line
 from rpml.runtime.rows import Array
-from rpml.runtime.wording import one_line
 
 READERS: dict[str, Callable[[str], ImageSet]] = {
     "cub": read_cub,

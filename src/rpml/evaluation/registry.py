@@ -25,9 +25,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator import RPML
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum, principal_axes, whitening
-from rpml.runtime.errors import InputError
+from rpml.runtime.errors import InputError, one_line
 from rpml.runtime.rows import Array, RandomState, check_rows, check_varied, sorted_sample, unit_rows
-from rpml.runtime.wording import one_line
 
 DESCRIPTOR_AXES = 512  # of the paper's descriptors
 LDA_SHRINKAGE = 0.3  # share of the scatter within classes that an identity replaces

@@ -23,11 +23,10 @@ import rpml
 from rpml.io.features.reading import SUFFIXES
 from rpml.runtime.context import Arrays as Arrays
 from rpml.runtime.context import Json
-from rpml.runtime.errors import InputError, ModelFormatError
+from rpml.runtime.errors import InputError, ModelFormatError, first_line, reason_of
 from rpml.runtime.files import atomic_output
 from rpml.runtime.outputs import check_output
 from rpml.runtime.schema import ANY_FLOAT, COUNT, ArraySpec, Number, Schema, check_json
-from rpml.runtime.wording import first_line, reason_of
 
 MAX_HEADER = 16 * 2**20
 _START = b'{"__metadata__":{"rpml":'

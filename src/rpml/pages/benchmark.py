@@ -31,13 +31,12 @@ from rpml.io.features import read_features
 from rpml.pages.figures import FigureOptions, draw_figures, pictures_of
 from rpml.runtime.context import Context, Json, Progress, data_digest
 from rpml.runtime.environment import versions
-from rpml.runtime.errors import InputError
+from rpml.runtime.errors import InputError, counted
 from rpml.runtime.files import atomic_outputs, folder_outputs, locked
 from rpml.runtime.outputs import check_folder
 from rpml.runtime.rows import Array
 from rpml.runtime.schema import read_document
 from rpml.runtime.threads import thread_count
-from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
     from rpml.deep.finetune import DeepProtocol

@@ -26,11 +26,10 @@ from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.plots import retrieval_figure
 from rpml.runtime.context import Json
-from rpml.runtime.errors import MissingExtraError
+from rpml.runtime.errors import MissingExtraError, counted, text_table
 from rpml.runtime.files import folder_outputs
 from rpml.runtime.outputs import check_folder
 from rpml.runtime.rows import Array, unit_rows
-from rpml.runtime.wording import counted, text_table
 
 logger = logging.getLogger(__name__)
 

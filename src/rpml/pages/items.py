@@ -22,9 +22,8 @@ from rpml.io.features.labels import UNLABELED, read_labels
 from rpml.io.features.reading import check_readable
 from rpml.io.features.source import Ids
 from rpml.io.features.text_files import read_column, text_lines
-from rpml.runtime.errors import InputError
+from rpml.runtime.errors import InputError, counted
 from rpml.runtime.rows import Array, Labels
-from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
     from rpml.vision.images import ImageFile

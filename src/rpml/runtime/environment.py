@@ -6,8 +6,8 @@ import re
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Any
 
+from rpml.runtime.errors import counted
 from rpml.runtime.threads import thread_count
-from rpml.runtime.wording import counted
 
 CORE = ("numpy", "scipy", "scikit-learn", "numba", "threadpoolctl", "safetensors", "typer", "rich")
 NUMERIC = ("rpml", "numpy", "scipy", "scikit-learn", "numba", "faiss-cpu")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from rpml.runtime.wording import counted
+from rpml.runtime.errors import counted
 
 Array = NDArray[np.floating]
 Labels = NDArray[np.intp]

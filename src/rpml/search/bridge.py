@@ -11,9 +11,9 @@ from sklearn.utils import check_array
 from rpml.estimator import RPML
 from rpml.estimator.fitted import calibrate, rebuild_model
 from rpml.method.graph.heaps import nearest_rows
+from rpml.runtime.errors import counted
 from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.rows import Array, as_matrix, sorted_sample, unit_rows
-from rpml.runtime.wording import counted
 
 PENALTIES = (None, 1e-3, 1e-2, 1e-1, 1.0)  # None: orthogonal
 MIN_PAIRS, MAX_PAIRS, MAX_HELD_OUT = 20, 20_000, 1000

@@ -19,10 +19,9 @@ from rpml.io.features.source import as_ids, check_unique_ids
 from rpml.method.calibration import SCALE_ROWS, SimilarityScale
 from rpml.method.codes import Codes
 from rpml.runtime.context import Json
-from rpml.runtime.errors import InputError, ModelFormatError
+from rpml.runtime.errors import InputError, ModelFormatError, counted
 from rpml.runtime.rows import BLOCK_BYTES, as_matrix, slices
 from rpml.runtime.schema import ArraySpec, Number, Schema
-from rpml.runtime.wording import counted
 from rpml.search.scan import MIN_CHUNK, CodeScan, RecallProbe
 
 FORMAT_VERSION = 3  # 1: sign bits and int8 codes; 2: product codes of rotated axes

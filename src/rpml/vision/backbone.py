@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rpml.runtime.errors import InputError, explained, require
+from rpml.runtime.errors import InputError, explained, reason_of, require
 from rpml.runtime.schema import Number, check_json, read_document
-from rpml.runtime.wording import reason_of
 
 _onnxruntime: ModuleType = require("onnxruntime", "vision", "a backbone")
 

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from rpml.io.datasets.image_sets import VIEW_MARK
 from rpml.runtime.context import Arrays, Context, Json, Progress
-from rpml.runtime.errors import InputError
+from rpml.runtime.errors import InputError, counted, one_line
 from rpml.runtime.rows import Array, slices, unit_rows
 from rpml.runtime.threads import thread_count
-from rpml.runtime.wording import counted, one_line
 from rpml.vision.backbone import Backbone
 from rpml.vision.images import (
     MAX_PIXELS,

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from rpml.io.datasets.image_sets import IMAGE_SUFFIXES
 from rpml.io.features.text_files import text_lines
-from rpml.runtime.errors import InputError, require
-from rpml.runtime.wording import one_line
+from rpml.runtime.errors import InputError, one_line, require
 
 if TYPE_CHECKING:
     from PIL import Image, ImageEnhance, ImageOps, UnidentifiedImageError

@@ -10,10 +10,9 @@ import numpy as np
 
 from rpml.io.features.numpy_files import NpzFile
 from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
-from rpml.runtime.errors import InputError
+from rpml.runtime.errors import InputError, counted
 from rpml.runtime.outputs import check_written_together
 from rpml.runtime.rows import Array, unit_rows
-from rpml.runtime.wording import counted
 
 KINDS = ("rmac", "mac", "average", "gem")
 GEM_POWER = 3.0

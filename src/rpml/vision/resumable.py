@@ -19,11 +19,10 @@ from rpml.io.features.source import as_ids
 from rpml.io.features.writing import write_csv, write_drafts
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.context import Context, Json, data_digest, file_fingerprint
-from rpml.runtime.errors import InputError
+from rpml.runtime.errors import InputError, counted
 from rpml.runtime.files import atomic_outputs, folder_outputs, locked
 from rpml.runtime.outputs import FOLDER_MANIFEST, MANIFEST_SUFFIX, Manifest, check_apart, resolved
 from rpml.runtime.schema import COUNT, check_json
-from rpml.runtime.wording import counted
 from rpml.vision.extract import Failure, Job, Part, files_digest, iter_parts, nothing_left, row_id
 from rpml.vision.images import ImageFile
 from rpml.vision.pooling import learn_whitening, save_whitening, whiten

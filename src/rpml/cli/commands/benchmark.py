@@ -6,8 +6,7 @@ from dataclasses import replace
 from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
-from rpml.runtime.errors import InputError
-from rpml.runtime.wording import text_table
+from rpml.runtime.errors import InputError, text_table
 
 EXAMPLES = """\b
 Examples:

@@ -9,8 +9,7 @@ from rpml.cli.commands.recommend import next_step
 from rpml.cli.console import Console
 from rpml.cli.options.knowledge import nuisance_files, read_compared
 from rpml.cli.options.reading import EngineOptions, LabeledReadingOptions, check_text_table
-from rpml.runtime.errors import InputError
-from rpml.runtime.wording import text_table
+from rpml.runtime.errors import InputError, text_table
 
 EXAMPLES = """\b
 Examples:

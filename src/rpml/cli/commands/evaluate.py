@@ -7,8 +7,7 @@ from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
 from rpml.cli.options.reading import EngineOptions, LabeledReadingOptions, load_model
-from rpml.runtime.errors import InputError
-from rpml.runtime.wording import counted, text_table
+from rpml.runtime.errors import InputError, counted, text_table
 
 _CLUSTERING = {"NMI": "nmi", "F": "f", "F precision": "precision", "F recall": "recall"}
 EXAMPLES = """\b

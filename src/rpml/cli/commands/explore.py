@@ -14,8 +14,7 @@ from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console, say
 from rpml.cli.options.reading import ItemOptions, LabeledReadingOptions, short_names
-from rpml.runtime.errors import InputError
-from rpml.runtime.wording import counted
+from rpml.runtime.errors import InputError, counted
 
 if TYPE_CHECKING:
     from rpml.estimator import RPML

@@ -7,8 +7,7 @@ import typer
 from rpml.cli import options as opt
 from rpml.cli.command import SKIPPED, Interrupted, command
 from rpml.cli.console import Console, fields_text
-from rpml.runtime.errors import InputError
-from rpml.runtime.wording import counted
+from rpml.runtime.errors import InputError, counted
 
 EXAMPLES = """\b
 Examples:

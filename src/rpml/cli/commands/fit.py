@@ -21,8 +21,7 @@ from rpml.cli.options.knowledge import (
     sampled_rows,
 )
 from rpml.cli.options.reading import EngineOptions, LabeledReadingOptions
-from rpml.runtime.errors import InputError
-from rpml.runtime.wording import counted
+from rpml.runtime.errors import InputError, counted
 
 if TYPE_CHECKING:
     from rpml.estimator import RPML, ResumableFit

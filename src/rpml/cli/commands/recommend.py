@@ -13,7 +13,7 @@ from rpml.cli.command import command
 from rpml.cli.console import Console
 from rpml.cli.options.knowledge import read_compared
 from rpml.cli.options.reading import EngineOptions, LabeledReadingOptions
-from rpml.runtime.wording import text_table
+from rpml.runtime.errors import text_table
 
 if TYPE_CHECKING:
     from rpml.evaluation.advice import Recommendation

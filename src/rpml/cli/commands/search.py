@@ -4,7 +4,7 @@ from rpml.cli import options as opt
 from rpml.cli.command import command
 from rpml.cli.console import Console
 from rpml.cli.options.reading import ReadingOptions, check_text_table
-from rpml.runtime.wording import counted, text_table
+from rpml.runtime.errors import counted, text_table
 
 EXAMPLES = """\b
 Examples:

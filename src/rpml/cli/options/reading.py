@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rpml.cli.options import LABELS, NUISANCE, check_choice, number, option_group, parse_names, text
-from rpml.runtime.errors import InputError
-from rpml.runtime.wording import counted
+from rpml.runtime.errors import InputError, counted
 
 if TYPE_CHECKING:
     import numpy as np

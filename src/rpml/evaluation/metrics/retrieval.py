@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from sklearn.utils import check_array
 
 from rpml.runtime.compiled import compiled
+from rpml.runtime.errors import counted
 from rpml.runtime.rows import Array, as_matrix, check_finite, row_blocks, slices, unit_rows
 from rpml.runtime.threads import run_chunks
-from rpml.runtime.wording import counted
 
 KS = (1, 2, 4, 8)
 QUERY_ROWS, CORPUS_ROWS = 1024, 8192  # one tile of scores: 32 MB in float32

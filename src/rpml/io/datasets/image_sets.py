@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.io.features.text_files import text_lines
-from rpml.runtime.errors import InputError, explained
-from rpml.runtime.wording import counted
+from rpml.runtime.errors import InputError, counted, explained
 
 VIEW_MARK = "#view"  # ids of augmented views: the id of the image, this mark, and a number
 IMAGE_SUFFIXES = (

@@ -19,9 +19,8 @@ from rpml.io.features.source import (
     find_ids,
     select_columns,
 )
-from rpml.runtime.errors import InputError, require
+from rpml.runtime.errors import InputError, counted, first_line, require
 from rpml.runtime.rows import Array
-from rpml.runtime.wording import counted, first_line
 
 if TYPE_CHECKING:
     import pyarrow as pa

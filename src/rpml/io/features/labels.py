@@ -17,9 +17,8 @@ from rpml.io.features.numpy_files import NpzFile, check_dtype, load_npy
 from rpml.io.features.reading import check_readable, shard_paths
 from rpml.io.features.source import Ids, check_compression, is_id_name
 from rpml.io.features.text_files import csv_rows, is_number, read_column, without_mark
-from rpml.runtime.errors import InputError
+from rpml.runtime.errors import InputError, counted
 from rpml.runtime.outputs import check_written_together
-from rpml.runtime.wording import counted
 
 UNLABELED = ("", "-1")
 _TEXT = (".csv", ".tsv", ".txt")

@@ -22,9 +22,8 @@ from rpml.io.features.source import (
 )
 from rpml.io.features.text_files import csv_rows, read_column
 from rpml.runtime.context import file_fingerprint
-from rpml.runtime.errors import InputError, explained
+from rpml.runtime.errors import InputError, counted, explained
 from rpml.runtime.rows import Array
-from rpml.runtime.wording import counted
 
 _FEATURE_ARRAYS = ("X", "x", "features", "embeddings", "embedding", "vectors")
 _ID_ARRAYS = ("ids", "id")

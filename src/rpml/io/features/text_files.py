@@ -19,8 +19,7 @@ from rpml.io.features.source import (
     is_id_name,
     select_columns,
 )
-from rpml.runtime.errors import InputError, explained
-from rpml.runtime.wording import counted
+from rpml.runtime.errors import InputError, counted, explained
 
 Row = list[str]
 _FORMULA = ("=", "+", "-", "@", "'", "\t", "\r")  # the first characters that mark a formula

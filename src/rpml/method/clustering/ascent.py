@@ -11,9 +11,9 @@ from scipy import sparse
 from rpml.method.clustering.hierarchy import MergeTree
 from rpml.method.graph.neighbors import Neighbors
 from rpml.runtime.compiled import compiled
+from rpml.runtime.errors import counted
 from rpml.runtime.rows import Labels, slices
 from rpml.runtime.threads import run_chunks
-from rpml.runtime.wording import counted
 
 _RANK = 7  # the neighbor whose affinity represents a node's neighborhood
 _ABOVE = 1.2  # epsilon="auto": this factor above the typical affinity of that neighbor,

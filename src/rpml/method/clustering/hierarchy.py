@@ -18,8 +18,8 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import rel_entr
 
 from rpml.runtime.compiled import compiled
+from rpml.runtime.errors import counted
 from rpml.runtime.rows import Labels
-from rpml.runtime.wording import counted
 
 MERGE_NEIGHBORS = 15  # nearest neighbors over which affinities between basins are averaged
 UNCONNECTED = 6.0  # log-distance between unconnected parts, beyond the weakest merge

@@ -33,8 +33,8 @@ from rpml.method.graph.heaps import (
     sort_heaps,
 )
 from rpml.runtime.context import WORKING_MEMORY
+from rpml.runtime.errors import counted
 from rpml.runtime.rows import Array, first_not_finite, slices
-from rpml.runtime.wording import counted
 
 logger = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
+from rpml.runtime.errors import counted
 from rpml.runtime.rows import Labels
-from rpml.runtime.wording import counted
 
 Rows = NDArray[np.intp]
 

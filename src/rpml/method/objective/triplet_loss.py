@@ -21,6 +21,7 @@ from rpml.method.objective.weights import (
     weights_from_logits,
 )
 from rpml.runtime.compiled import VECTORIZED, compiled
+from rpml.runtime.errors import counted
 from rpml.runtime.rows import Array
 from rpml.runtime.threads import (
     aligned,
@@ -30,7 +31,6 @@ from rpml.runtime.threads import (
     times,
     transposed_times,
 )
-from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
     from rpml.method.solver.conjugate_gradient import PolarCurve

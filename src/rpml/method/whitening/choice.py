@@ -39,8 +39,8 @@ from rpml.method.whitening.neighborhoods import (
 from rpml.method.whitening.nuisance import comparable_rows
 from rpml.method.whitening.nuisance_evidence import Discounted, discount, known_rows, shared_after
 from rpml.runtime.context import Context
+from rpml.runtime.errors import counted
 from rpml.runtime.rows import Array, count_blocks
-from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
     from rpml.method.settings import FitInputs, FitSettings

@@ -27,10 +27,10 @@ from rpml.method.whitening.neighborhoods import (
     random_halves,
     similarities,
 )
+from rpml.runtime.errors import counted
 from rpml.runtime.intervals import mean_interval
 from rpml.runtime.rows import Array, Labels, unit_rows
 from rpml.runtime.threads import single_blas_thread, transposed_times
-from rpml.runtime.wording import counted
 
 
 def count_pairs(labels: Labels) -> int:

@@ -35,10 +35,10 @@ from rpml.method.whitening.neighborhoods import (
     scatter_of,
     taught_correlation,
 )
+from rpml.runtime.errors import counted
 from rpml.runtime.intervals import Interval, mean_interval
 from rpml.runtime.rows import Array
 from rpml.runtime.threads import single_blas_thread, times
-from rpml.runtime.wording import counted
 
 
 @dataclass(frozen=True)

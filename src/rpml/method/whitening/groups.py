@@ -34,10 +34,10 @@ from rpml.method.whitening.neighborhoods import (
     random_halves,
     scatter_of,
 )
+from rpml.runtime.errors import counted
 from rpml.runtime.intervals import mean_interval
 from rpml.runtime.rows import Array, unit_rows
 from rpml.runtime.threads import single_blas_thread, transposed_times
-from rpml.runtime.wording import counted
 
 Groups = NDArray[np.intp]
 

@@ -33,10 +33,9 @@ from rpml.pages.explorer.uploads import (
 )
 from rpml.pages.items import PictureReader
 from rpml.runtime.context import Json
-from rpml.runtime.errors import InputError, WriteError
+from rpml.runtime.errors import InputError, WriteError, one_line
 from rpml.runtime.rows import Array
 from rpml.runtime.threads import thread_count
-from rpml.runtime.wording import one_line
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

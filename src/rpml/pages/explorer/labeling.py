@@ -28,12 +28,11 @@ from rpml.pages.explorer.index import ExactIndex
 from rpml.pages.items import Items
 from rpml.pages.layout import layout, quantized
 from rpml.runtime.context import Json, Progress
-from rpml.runtime.errors import InputError
+from rpml.runtime.errors import InputError, one_line, reason_of
 from rpml.runtime.files import atomic_output, locked
 from rpml.runtime.intervals import interval, paired
 from rpml.runtime.outputs import check_output
 from rpml.runtime.rows import Array, sorted_sample
-from rpml.runtime.wording import one_line, reason_of
 
 logger = logging.getLogger(__name__)
 HEADER = ["id", "label"]

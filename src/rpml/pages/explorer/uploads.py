@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from rpml.io.features.numpy_files import read_npy_header
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.pages.items import thumbnail
-from rpml.runtime.errors import InputError
+from rpml.runtime.errors import InputError, counted
 from rpml.runtime.rows import Array
-from rpml.runtime.wording import counted
 
 if TYPE_CHECKING:
     from rpml.vision.backbone import Backbone

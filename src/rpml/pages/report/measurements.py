@@ -28,10 +28,9 @@ from rpml.pages.items import Items, clusters_of, fitted_on
 from rpml.pages.layout import linked_maps
 from rpml.pages.report.section import Gallery
 from rpml.runtime.context import Progress
-from rpml.runtime.errors import InputError
+from rpml.runtime.errors import InputError, counted
 from rpml.runtime.intervals import Interval, interval, paired, share_interval
 from rpml.runtime.rows import Array, sorted_sample
-from rpml.runtime.wording import counted
 
 MODELS = ("rpml", "second")  # keys of the spaces of the models
 MAX_MEASURED = 20_000  # rows; a larger set is sampled

@@ -13,8 +13,7 @@ from rpml.pages.report.measurements import N_STAGES, Listener, Measurements
 from rpml.pages.report.sections import SECTIONS
 from rpml.pages.report.verdict import judge
 from rpml.runtime.context import Progress
-from rpml.runtime.errors import require
-from rpml.runtime.wording import counted
+from rpml.runtime.errors import counted, require
 
 _MAP_NEIGHBORS = 6
 

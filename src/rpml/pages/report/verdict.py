@@ -11,8 +11,8 @@ from rpml.evaluation.metrics.label_free import NEAREST
 from rpml.evaluation.registry import REFERENCE
 from rpml.method.calibration import expected_gain
 from rpml.pages.report.measurements import Measurements
+from rpml.runtime.errors import counted
 from rpml.runtime.intervals import FEW, RESAMPLES, Interval
-from rpml.runtime.wording import counted
 
 FEWEST_LABELS = 30  # resamples of fewer items say little about other items
 _ALTERNATIVES = {"raw": "the raw features", "pca": "PCA of the same size"}

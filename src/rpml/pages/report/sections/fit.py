@@ -13,8 +13,8 @@ from rpml.evaluation.diagnostics import of_clusters, of_stability, of_triplets, 
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Cell, Content, Series, Strip, Table, histogram, line_chart
 from rpml.runtime.environment import versions
+from rpml.runtime.errors import counted, one_line
 from rpml.runtime.rows import Labels, sorted_sample
-from rpml.runtime.wording import counted, one_line
 
 _MIN_ROWS, _STABILITY_ROWS = 60, 3000  # range in which the stability of clusters is measured
 _HEADINGS = {

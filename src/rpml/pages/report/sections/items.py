@@ -12,8 +12,8 @@ from rpml.pages.items import retrieval_queries
 from rpml.pages.layout import grid_order
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Strip
+from rpml.runtime.errors import counted
 from rpml.runtime.rows import Array, sorted_sample, unit_rows
-from rpml.runtime.wording import counted
 
 SHOWN = 6  # neighbors per query
 Rows = NDArray[np.intp]

@@ -22,9 +22,9 @@ from rpml.pages.report.section import (
     score_table,
 )
 from rpml.pages.report.verdict import bounds, signed
+from rpml.runtime.errors import counted
 from rpml.runtime.intervals import Interval, interval
 from rpml.runtime.rows import Array, sorted_sample, unit_rows
-from rpml.runtime.wording import counted
 
 _COMPARED = (1, 4)  # K of the gains
 _SIZES_ROWS, _CODES_ROWS = 3000, 2000

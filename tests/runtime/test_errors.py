@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from rpml.runtime.wording import counted
+from rpml.runtime.errors import counted
 
 
 @pytest.mark.parametrize(
