@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import venv
+import zipfile
 
 import pytest
 
@@ -63,7 +64,9 @@ def test_what_would_be_uploaded_passes_the_check_of_the_index(tmp_path):
     binaries = tmp_path / ".venv" / ("Scripts" if os.name == "nt" else "bin")
     install(binaries, "build", "twine")
     source = tmp_path / "source"  # building leaves files next to the sources
-    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "results", "build", "dist"))
+    shutil.copytree(
+        ROOT, source, ignore=shutil.ignore_patterns(".*", "__pycache__", "results", "build", "dist")
+    )
     made = tmp_path / "made"
     for command in (
         [binaries / "python", "-m", "build", "--outdir", made, source],
@@ -72,3 +75,8 @@ def test_what_would_be_uploaded_passes_the_check_of_the_index(tmp_path):
         done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=SECONDS)
         assert done.returncode == 0, done.stdout + done.stderr
     assert {path.suffix for path in made.iterdir()} == {".whl", ".gz"}
+    with zipfile.ZipFile(next(made.glob("*.whl"))) as wheel:
+        packed = set(wheel.namelist())
+    files = [path for path in (source / "src").rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} >= {".npz", ".css", ".js", ".html", ".typed"}
+    assert {path.relative_to(source / "src").as_posix() for path in files} <= packed
