@@ -215,7 +215,7 @@ def test_the_evidence_is_saved_and_said(tmp_path):
         ({"queries": np.ones((5, 7))}, "rows of 48 columns, as X has, got 7 columns"),
         ({"queries": np.ones(48)}, r"got the shape \(48,\)"),
         ({"queries": np.empty((0, 48))}, "queries are empty"),
-        ({"queries": np.full((3, 48), np.nan)}, "NaN or infinity in row 0"),
+        ({"queries": np.full((3, 48), np.nan)}, "queries contains NaN at row 0, column 0"),
     ],
 )
 def test_bad_input_gets_one_sentence(known, message):

@@ -231,10 +231,9 @@ def read_columns(rows: PartitionedRows, names: Sequence[str] = (), ids: bool = T
     tasks = rows.cluster.each(_columns, paths, options=rows.options, names=list(names), ids=ids)
     shards = zip(*rows.cluster.values(tasks), strict=True)
     known, *columns = [list(chain(*parts)) for parts in shards] or [[]]
-    data = Features(cast("Array", rows), as_ids(known) if known else None, name=rows.name)
-    check_unique_ids(data.ids, rows.name)
-    read = dict(zip(names, columns, strict=True))
-    return replace(data, feature_names=rows.feature_names, columns=read)
+    found, read = as_ids(known) if known else None, dict(zip(names, columns, strict=True))
+    check_unique_ids(found, rows.name)
+    return Features(cast("Array", rows), found, "id", rows.feature_names, rows.name, read)
 
 
 def _columns(

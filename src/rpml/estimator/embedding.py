@@ -31,7 +31,7 @@ from rpml.method.knowledge.suggest import Candidates, rank_candidates
 from rpml.method.settings import FitSettings
 from rpml.method.whitening.evidence import ScatterChoice
 from rpml.method.whitening.linear_map import Preprocessing
-from rpml.runtime.errors import counted
+from rpml.runtime.errors import InputError, counted
 from rpml.runtime.rows import Array, Labels, as_matrix, check_rows, float_dtype, sorted_sample
 from rpml.runtime.threads import using_jobs
 
@@ -249,7 +249,7 @@ class Embedding(FitSettings):
         """Return the model with only its first components."""
         most = len(self.components_)
         if not isinstance(size, Integral) or not 1 <= size <= most:
-            raise ValueError(
+            raise InputError(
                 f"n_components={size!r}: the model has 1 to {counted(most, 'component')}."
             )
         model = copy(self)

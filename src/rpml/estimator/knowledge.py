@@ -24,7 +24,7 @@ from rpml.method.whitening.groups import drop_singles, no_groups
 from rpml.method.whitening.nuisance import Nuisance
 from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError, counted
-from rpml.runtime.rows import Array, Labels, as_matrix, float_dtype
+from rpml.runtime.rows import Array, Labels, as_matrix, check_finite, float_dtype
 
 MAX_CATEGORIES = 20  # distinct numbers up to which floats are categories
 NUMBER_BINS = 4  # of a number, to tell rows of other values
@@ -64,9 +64,7 @@ def as_queries(queries: ArrayLike | None, X: Array, whiten: object = "auto") -> 
     if len(rows) == 0:
         raise ValueError("queries are empty: leave them out, or pass one query per row.")
     rows = rows.astype(float_dtype(X))
-    if not np.isfinite(rows).all():
-        row = int(np.isfinite(rows).all(axis=1).argmin())
-        raise ValueError(f"queries contain NaN or infinity in row {row} (counted from 0).")
+    check_finite(rows, "queries")
     return rows
 
 

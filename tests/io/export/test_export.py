@@ -246,7 +246,7 @@ def test_names_of_other_kinds_are_refused(model, tmp_path, target, name):
 def test_wrong_target_and_size(model, tmp_path):
     with pytest.raises(InputError, match="must be one of"):
         export_model(model, "pickle", tmp_path / "out")
-    with pytest.raises(InputError, match="from 1 to the model's 4"):
+    with pytest.raises(InputError, match="the model has 1 to 4"):
         export_model(model, "numpy", tmp_path / "out", n_components=5)
     with pytest.raises(InputError, match="n_components='many'"):
         export_model(model, "numpy", tmp_path / "out", n_components="many")

@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -48,12 +47,8 @@ def embedding_steps(model: Any, n_components: int | None = None) -> list[Step]:
     """Return the steps of a fitted model, with consecutive linear maps merged."""
     if not hasattr(model, "components_"):
         raise InputError("the model is not fitted: fit it before the export")
-    size = len(model.components_)
-    asked = size if n_components is None else n_components
-    if not isinstance(asked, Integral) or not 1 <= asked <= size:
-        raise InputError(f"n_components={n_components!r} must be from 1 to the model's {size}")
-    pre = model.preprocessing_
-    projection = model.components_[:n_components].T
+    model = model.map_only(n_components)
+    pre, projection = model.preprocessing_, model.components_.T
     mean = pre.mean if np.any(pre.mean) else None
     steps: list[Step] = [None] if pre.unit_input else []
     if pre.unit_output:
