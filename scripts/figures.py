@@ -13,8 +13,7 @@ from PIL import Image
 
 from rpml import RPML
 from rpml.io.datasets.demos import gradient_histograms, load_drawings
-from rpml.pages.figures import FigureOptions, draw_figures
-from rpml.pages.plots import as_pixels
+from rpml.pages.figures import FigureOptions, as_pixels, draw_figures
 
 FOLDER = Path(__file__).parent.parent / "docs" / "images"
 

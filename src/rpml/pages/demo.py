@@ -24,7 +24,7 @@ from rpml.io.datasets.demos import (
 )
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.pages.plots import retrieval_figure
+from rpml.pages.figures import retrieval_figure
 from rpml.runtime.context import Json
 from rpml.runtime.errors import MissingExtraError, counted, text_table
 from rpml.runtime.files import folder_outputs

@@ -1,12 +1,15 @@
-"""Figures for papers, written as files: maps, retrieval rows and the quad-grid of pictures."""
+"""Figures for papers, drawn with matplotlib: maps, retrieval rows and the quad-grid of pictures."""
 
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from textwrap import TextWrapper
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,13 +19,201 @@ from rpml.io.features.labels import labeled_mask
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.items import retrieval_queries
 from rpml.pages.layout import grid_order, linked_maps
-from rpml.pages.plots import image_figure, map_figure, retrieval_figure
 from rpml.runtime.errors import InputError, require
 from rpml.runtime.files import atomic_outputs
 from rpml.runtime.rows import Array
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
     from matplotlib.figure import Figure
+
+RIGHT, WRONG, QUERY = (0, 158, 115), (213, 60, 20), (90, 90, 90)
+PALETTE = ("#3260a2", "#c79a00", "#039773", "#f160b4", "#7598f9", "#ab4d02", "#41410d", "#1c0e84")
+"""Colors of the largest classes, as in static/legend.js."""
+MARKERS = "os^D"
+_NAMED, _OTHER = 16, "#a0a0a0"  # classes with their own color and marker; color of the others
+_UNLABELED = 999  # the rank of rows without a label
+_GRAYS = {_UNLABELED: "#cdd2d9"}
+_FRAME, _PITCH, _SPACE = 0.06, 1.06, 0.35  # in units of a picture's side
+_NAME_SIZE, _TITLE_SIZE = 6.0, 8.0  # points; names are smaller if pictures are
+_NAME_LINES = 4
+_VECTOR_POINTS = 5000  # per class; more are rasterized in a PDF or SVG
+_CHARACTER = 0.58  # width of a character relative to the font size
+
+
+def retrieval_figure(
+    read: Callable[[Sequence[int]], NDArray[np.generic]],
+    classes: NDArray[np.generic],
+    queries: NDArray[np.intp],
+    nearest: Mapping[str, NDArray[np.intp]],
+    width: float = 7.0,
+) -> Figure:
+    """Draw queries, one per line, and their nearest rows by each embedding side by side.
+
+    Right ones are framed green, wrong ones red with a cut corner, for color-blind readers. The name
+    of its class is below every picture. `read` returns the pictures of rows as (n, side, side)
+    values from 0 to 1 or RGB bytes, `nearest` maps titles to (n_queries, k) rows, and `width` is in
+    inches.
+    """
+    columns = {"query": queries[:, None], **nearest}
+    widths = [_PITCH * rows.shape[1] + _SPACE for rows in columns.values()]
+    starts, across = np.cumsum([0.0, *widths]), sum(widths) - _SPACE
+    points = 72 * width / across  # per side of a picture
+    size = min(_NAME_SIZE, max(4.0, points / 5.5))
+    shown = np.unique(np.concatenate([rows.ravel() for rows in columns.values()])).tolist()
+    images = dict(zip(shown, read(shown), strict=True))
+    names = {row: _wrapped(str(classes[row]), points / (0.6 * size)) for row in shown}
+    lines = max(name.count("\n") + 1 for name in names.values())
+    head, pitch = 2 * _TITLE_SIZE / points, 1 + (1.2 * lines + 0.7) * size / points
+    figure, axes = _canvas(width, across, head + pitch * len(queries))
+    for column, (title, rows) in enumerate(columns.items()):
+        left = starts[column]
+        axes.text(left, head / 2, title, va="center", fontsize=_TITLE_SIZE, parse_math=False)
+        for (line, place), row in np.ndenumerate(rows):
+            color = RIGHT if classes[row] == classes[queries[line]] else WRONG
+            x, y = left + _PITCH * place, head + pitch * line
+            _framed(axes, images[row], x, y, color if column else QUERY)
+            below = y + 1 + 0.3 * size / points
+            axes.text(x, below, names[row], va="top", fontsize=size, parse_math=False)
+    return figure
+
+
+def _canvas(width: float, across: float, down: float) -> tuple[Figure, Axes]:
+    """Create a figure with one plane of `across` by `down` units, y downwards."""
+    figures = require("matplotlib.figure", "report", "the picture")
+    figure = figures.Figure(figsize=(width, width * down / across), facecolor="white")
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, across), ylim=(down, 0), autoscale_on=False)
+    axes.set_axis_off()
+    return figure, axes
+
+
+def _framed(
+    axes: Axes, image: NDArray[np.generic], x: float, y: float, color: tuple[int, int, int]
+) -> None:
+    """Draw a picture in a colored frame, with a cut corner if it is wrong."""
+    patches = require("matplotlib.patches", "report", "the picture")
+    paint = tuple(part / 255 for part in color)
+    axes.add_patch(patches.Rectangle((x, y), 1, 1, color=paint, linewidth=0, zorder=-1))
+    extent = (x + _FRAME, x + 1 - _FRAME, y + 1 - _FRAME, y + _FRAME)
+    axes.imshow(image if image.ndim == 3 else as_pixels(image), extent=extent, aspect="auto")
+    if color == WRONG:
+        corner = [(x + 1 - 4 * _FRAME, y), (x + 1, y), (x + 1, y + 4 * _FRAME)]
+        axes.add_patch(patches.Polygon(corner, color=paint, linewidth=0, zorder=3))
+
+
+def as_pixels(ink: NDArray[np.generic]) -> NDArray[np.uint8]:
+    """Convert values to dark pixels on white, as RGB bytes."""
+    gray = (255 - 225 * np.clip(np.asarray(ink, dtype=np.float64), 0, 1)).astype(np.uint8)
+    return np.repeat(gray[..., None], 3, axis=2)
+
+
+class _Wrapper(TextWrapper):
+    """Wraps names of classes also after dots, hyphens and underscores."""
+
+    wordsep_re = re.compile(r"(\s+|[^\s._-]+[._-]*)")
+
+
+def _wrapped(name: str, room: float) -> str:
+    lines = _Wrapper(max(1, int(room)), max_lines=_NAME_LINES, placeholder="…").wrap(name)
+    return "\n".join(lines)
+
+
+def image_figure(pixels: NDArray[np.uint8], width: float = 7.0) -> Figure:
+    down, across = pixels.shape[:2]
+    figure, axes = _canvas(width, across, down)
+    axes.imshow(pixels, extent=(0, across, down, 0), aspect="auto")
+    return figure
+
+
+def map_figure(
+    maps: Mapping[str, NDArray[np.floating]],
+    labels: NDArray[np.generic] | None = None,
+    width: float = 7.0,
+) -> Figure:
+    """Draw maps, given as (n, 2) points in the unit square by title, side by side.
+
+    Points are colored by label: the 16 largest classes have their own color and marker, the others
+    are gray, and rows without a label (None, -1 or empty) light gray.
+    """
+    figures = require("matplotlib.figure", "report", "the picture")
+    groups = _groups(labels, len(next(iter(maps.values()))))
+    longest = max(len(name) for name in groups)
+    across = max(1, int(72 * width / ((longest * _CHARACTER + 3.5) * _TITLE_SIZE)))
+    lines = -(-len(groups) // across)
+    legend = 0 if labels is None else lines * 1.5 * (_TITLE_SIZE - 1) / 72 + 0.1
+    side, head = width / len(maps), 2 * _TITLE_SIZE / 72
+    height = side + head + legend
+    figure: Figure = figures.Figure(figsize=(width, height), facecolor="white")
+    for place, (title, points) in enumerate(maps.items()):
+        box = (place / len(maps), legend / height, 1 / len(maps), side / height)
+        axes = figure.add_axes(box, xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+        axes.set_axis_off()
+        axes.set_title(title, fontsize=_TITLE_SIZE, pad=2, parse_math=False)
+        size = float(np.clip(1500 * side**2 / len(points), 0.3, 14))
+        for rank, rows in groups.values():
+            _scatter(axes, points[rows], rank, size)
+    if labels is not None:
+        _draw_legend(figure, {name: rank for name, (rank, _) in groups.items()}, across)
+    return figure
+
+
+def _groups(labels: NDArray[np.generic] | None, n: int) -> dict[str, tuple[int, NDArray[np.intp]]]:
+    """Return rank and rows of the largest classes, of the others and of unlabeled rows, by name."""
+    if labels is None:
+        return {"items": (0, np.arange(n))}
+    labeled = labeled_mask(labels)
+    names = np.array([str(label) for label in labels])
+    ranked = [name for name, _ in Counter(names[labeled].tolist()).most_common()]
+    named = ranked if len(ranked) <= _NAMED + 1 else ranked[:_NAMED]
+    groups = {
+        name if len(name) <= 40 else f"{name[:39]}…": (
+            rank,
+            np.flatnonzero(labeled & (names == name)),
+        )
+        for rank, name in enumerate(named)
+    }
+    rest = {
+        f"{len(ranked) - len(named)} others": (_NAMED, labeled & ~np.isin(names, named)),
+        "none": (_UNLABELED, ~labeled),
+    }
+    return groups | {
+        name: (rank, np.flatnonzero(mask)) for name, (rank, mask) in rest.items() if mask.any()
+    }
+
+
+def _scatter(axes: Axes, points: NDArray[np.floating], rank: int, size: float) -> PathCollection:
+    named = rank < _NAMED
+    return axes.scatter(
+        points[:, 0],
+        points[:, 1],
+        s=size,
+        color=PALETTE[rank % len(PALETTE)] if named else _GRAYS.get(rank, _OTHER),
+        marker=MARKERS[(rank + rank // len(PALETTE)) % len(MARKERS)] if named else "o",
+        linewidths=0,
+        zorder=2 if named else 0 if rank == _UNLABELED else 1,
+        rasterized=len(points) > _VECTOR_POINTS,
+    )
+
+
+def _draw_legend(figure: Figure, names: Mapping[str, int], across: int) -> None:
+    nowhere = np.empty((0, 2))
+    handles = [_scatter(figure.axes[0], nowhere, rank, 16) for rank in names.values()]
+    legend = figure.legend(
+        handles,
+        ["x" * len(name) for name in names],  # placeholders: a name may look like mathematics
+        loc="lower center",
+        ncols=across,
+        fontsize=_TITLE_SIZE - 1,
+        frameon=False,
+        handletextpad=0.2,
+        columnspacing=1.0,
+        borderpad=0.2,
+    )
+    for text, name in zip(legend.get_texts(), names, strict=True):
+        text.set(text=name, parse_math=False)
+
 
 NAMES = ("map", "quad-grid", "retrieval-successes", "retrieval-failures")
 """The figures of `draw_figures`, of which those without pictures or labels are left out."""
@@ -163,9 +354,12 @@ def draw_figures(
         for name, figure in figures.items()
         for kind in options.formats
     }
-    with atomic_outputs(folder, overwrite) as scratch:
+    matplotlib = require("matplotlib", "report", "the picture")
+    with atomic_outputs(folder, overwrite) as scratch, matplotlib.rc_context(_SETTINGS):
         for path, figure in paths.items():
-            _write(figure, scratch / path.name, options.dpi)
+            kind = path.suffix[1:]
+            with open(scratch / path.name, "wb") as file:
+                figure.savefig(file, format=kind, dpi=options.dpi, metadata=_UNDATED[kind])
     return list(paths)
 
 
@@ -194,10 +388,3 @@ def _retrievals(
             options.width,
         )
     return figures
-
-
-def _write(figure: Figure, path: Path, dpi: int) -> None:
-    matplotlib = require("matplotlib", "report", "the picture")
-    kind = path.suffix[1:]
-    with matplotlib.rc_context(_SETTINGS), open(path, "wb") as file:
-        figure.savefig(file, format=kind, dpi=dpi, metadata=_UNDATED[kind])

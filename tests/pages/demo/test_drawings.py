@@ -22,7 +22,7 @@ from rpml.io.datasets.demos import (
 )
 from rpml.pages import demo
 from rpml.pages.demo import COMPARED, LEARNED, judge, run, text
-from rpml.pages.plots import RIGHT, WRONG, retrieval_figure
+from rpml.pages.figures import RIGHT, WRONG, retrieval_figure
 
 
 @pytest.fixture(scope="module")

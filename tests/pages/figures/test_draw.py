@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rpml.pages.figures import NAMES, TILE, FigureOptions, draw_figures, pictures_of
-from rpml.pages.plots import PALETTE, RIGHT, WRONG
+from rpml.pages.figures import (
+    NAMES,
+    PALETTE,
+    RIGHT,
+    TILE,
+    WRONG,
+    FigureOptions,
+    draw_figures,
+    pictures_of,
+)
 from rpml.runtime.errors import InputError
 
 
@@ -111,7 +119,7 @@ def test_the_figures_have_the_colors_of_the_pages() -> None:
 
 
 def test_names_of_classes_are_wrapped_before_they_are_cut() -> None:
-    from rpml.pages.plots import _wrapped
+    from rpml.pages.figures import _wrapped
 
     assert _wrapped("001.Black_footed_Albatross", 10) == "001.Black_\nfooted_\nAlbatross"
     assert _wrapped("card", 10) == "card"
