@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import rpml
 from rpml.estimator import RPML
 from rpml.io.container import Arrays, read_container, write_container
-from rpml.pages.explorer.clusters import Clusters, ascent_tree, find_clusters, make_clusters
+from rpml.pages.explorer.clusters import Clusters, ascent_tree, find_clusters
 from rpml.pages.explorer.index import ExactIndex
 from rpml.pages.items import Category, Items, encode_category, fitted_on
 from rpml.pages.layout import linked_maps, quantized
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 TREE_ROWS = 30_000  # beyond, the ascent is only repeated on request
 MIN_ROWS = 2_000  # fewer rows are drawn in a moment and not cached
-KIND, VERSION = "explorer cache", 2
+KIND, VERSION = "explorer cache", 3
 POINTS = np.dtype("<u2")
 _MAP = "map_"
 
@@ -223,7 +223,8 @@ def cache_key(catalog: Catalog, X: Array, seed: int, tree: bool) -> str:
     model = catalog.model
     settings = {k: v for k, v in model.get_params(deep=False).items() if k != "callback"}
     embeddings = [index.rows for space, index in catalog.indices.items() if space != "raw"]
-    plain = (VERSION, rpml.__version__, tuple(catalog.indices), seed, tree, settings)
+    texts = catalog.items.texts
+    plain = (VERSION, rpml.__version__, tuple(catalog.indices), seed, tree, settings, texts)
     labels = np.empty(0, np.intp) if catalog.labels is None else catalog.labels
     return data_digest(np.asarray(X), *embeddings, labels, plain)
 
@@ -238,9 +239,12 @@ def load_cache(catalog: Catalog, path: Path, key: str) -> bool:
         if any(p.dtype != POINTS or p.shape != (len(catalog), 2) for p in points.values()):
             return False
         if "labels" in arrays:
-            catalog.labels, texts = arrays["labels"], catalog.items.texts
-            found = (arrays["modes"], arrays["impurity"], arrays.get("parents"), texts)
-            catalog.clusters.finish(make_clusters(catalog.labels, *found))
+            parts = {
+                name: arrays[name] for name in ("labels", "names", "sizes", "modes", "impurity")
+            }
+            found = Clusters(**parts, parents=arrays.get("parents"), words=metadata["words"])
+            catalog.labels = found.labels
+            catalog.clusters.finish(found)
         else:
             catalog.clusters.fail(metadata["reason"])
     except (ModelFormatError, KeyError):
@@ -263,10 +267,11 @@ def save_cache(catalog: Catalog, path: Path, key: str) -> None:
     }
     if clusters is not None:
         arrays |= {k: v for k, v in vars(clusters).items() if isinstance(v, np.ndarray)}
-    reasons = {"reason": catalog.clusters.reason, "tree_reason": catalog.tree_reason}
+    words = [] if clusters is None else clusters.words
+    found = {"reason": catalog.clusters.reason, "tree_reason": catalog.tree_reason, "words": words}
     try:
         if path.exists():
             read_container(path, KIND, VERSION)
-        write_container(path, arrays, {"key": key, **reasons}, KIND, VERSION)
+        write_container(path, arrays, {"key": key, **found}, KIND, VERSION)
     except (ModelFormatError, InputError, OSError) as error:  # or another file has this name
         logger.warning("the map is drawn again at the next start: %s", error)

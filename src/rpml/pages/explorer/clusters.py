@@ -62,20 +62,6 @@ class Clusters:
         return np.flatnonzero(self.labels == name)
 
 
-def make_clusters(
-    labels: Labels,
-    modes: NDArray[np.intp],
-    impurity: NDArray[np.float64],
-    parents: NDArray[np.intp] | None,
-    texts: Sequence[str] | None,
-) -> Clusters:
-    """Count the clusters and name them by their texts."""
-    names, sizes = np.unique(labels[labels >= 0], return_counts=True)
-    codes = np.where(labels >= 0, np.searchsorted(names, labels), -1)
-    words = [] if texts is None else distinctive_words(texts, codes)
-    return Clusters(labels, names, sizes, modes, impurity, parents, words)
-
-
 def find_clusters(
     labels: NDArray[np.intp],
     embedding: ExactIndex,
@@ -83,14 +69,18 @@ def find_clusters(
     rng: np.random.Generator,
     texts: Sequence[str] | None = None,
 ) -> Clusters:
-    """Compute modes and impurity of the clusters in `labels`."""
+    """Compute modes and impurity of the clusters in `labels`; name them by their texts."""
     rows = np.flatnonzero(labels >= 0)
     names, codes = np.unique(labels[rows], return_inverse=True)
     sizes = np.bincount(codes, minlength=len(names))
     below = np.zeros(len(rows), np.bool_) if parents is None else parents[rows] != rows
     order = np.lexsort((rows, -_centrality(rows, codes, embedding), below, codes))
     modes = rows[order[np.cumsum(sizes) - sizes]]  # the first row of each cluster
-    return make_clusters(labels, modes, _impurity(labels, embedding, rng), parents, texts)
+    impurity = _impurity(labels, embedding, rng)
+    clusters = np.full(len(labels), -1)
+    clusters[rows] = codes
+    words = [] if texts is None else distinctive_words(texts, clusters)
+    return Clusters(labels, names, sizes, modes, impurity, parents, words)
 
 
 def _centrality(rows: NDArray[np.intp], codes: NDArray[np.intp], embedding: ExactIndex) -> Array:
