@@ -1,7 +1,8 @@
 """Progress: lines, or silence."""
 
 from rpml.cli import console as module
-from rpml.cli.console import Console, Reporter
+from rpml.cli.command import Console
+from rpml.cli.console import Reporter
 from rpml.runtime.context import Progress
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import typer
 
 from rpml.cli import options as opt
-from rpml.cli.command import INTERRUPTED, Commands
-from rpml.cli.console import Console, answering
+from rpml.cli.command import INTERRUPTED, Commands, Console
+from rpml.cli.console import answering
 from rpml.runtime.errors import text_table
 
 GROUPS = {
@@ -81,7 +81,8 @@ def environment_text(fields: dict[str, Any]) -> str:
 for group, names in GROUPS.items():
     for name in names:
         module = import_module(f"rpml.cli.commands.{name}")
-        app.command(name, epilog=module.EXAMPLES, rich_help_panel=group)(module.run)
+        examples = f"\b\nExamples:{module.EXAMPLES}"
+        app.command(name, epilog=examples, rich_help_panel=group)(module.run)
 
 
 def open_closed_streams() -> None:

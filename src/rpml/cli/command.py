@@ -1,4 +1,8 @@
-"""What all commands share: error messages and exit codes."""
+"""What all commands share: options such as --config run.toml, results, errors and exit codes.
+
+Results go to standard output, everything else to standard error. The command line takes precedence
+over the file of --config.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,18 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from errno import ELOOP, ENAMETOOLONG, ENOTDIR, EROFS
 from functools import partial, wraps
+from pathlib import Path
 from typing import Any, NoReturn, TypeGuard
 
 import typer
 from typer.core import TyperGroup
 
-from rpml.cli.console import SHOWN, say
+from rpml.cli import options as opt
+from rpml.cli.console import SHOWN, Reporter, fields_text, say
 from rpml.cli.options import OPTION_OF, expand_groups, option_of
 from rpml.runtime.errors import InputError, WriteError, one_line, reason_of
 
@@ -27,6 +33,107 @@ FAILED, BAD_INPUT, SKIPPED, INTERRUPTED = 1, 2, 3, 130  # exit codes; SKIPPED is
 # ValueError is the library's error for a wrong argument, or an input
 _BAD_INPUT = (ValueError, PermissionError, FileNotFoundError, FileExistsError, IsADirectoryError)
 _BAD_PATH = (ENAMETOOLONG, ELOOP, ENOTDIR, EROFS)
+
+
+def load_config(context: typer.Context, path: str | None) -> str | None:
+    """Typer callback: use the file's values as the defaults of the command's options."""
+    if path is None or context.resilient_parsing:
+        return path
+    parameters = {
+        name.removeprefix("--"): parameter
+        for parameter in context.command.params
+        for name in (str(parameter.name).replace("_", "-"), *parameter.opts)
+        if parameter.name not in ("config", "help")
+    }
+    values = {}
+    for key, value in _own_settings(path, context).items():
+        parameter = parameters.get(key.replace("_", "-"))
+        if parameter is None:
+            hint = opt.did_you_mean(key, parameters)
+            raise InputError(f"{path}: {context.info_name} has no option {key!r}{hint}")
+        values[str(parameter.name)] = _as_option(value)
+        try:
+            parameter.process_value(context, values[str(parameter.name)])
+        except typer.BadParameter as error:
+            raise InputError(f"{path}: {error.format_message()}") from error
+    context.default_map = values
+    return path
+
+
+def _own_settings(path: str, context: typer.Context) -> dict[str, object]:
+    """Return the settings of this command: those at the top of the file and in its own table."""
+    from rpml.runtime.schema import read_document
+
+    try:
+        document: dict[str, object] = read_document(Path(path))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {reason_of(error)}") from error
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(f"{path} is not TOML: {error}") from error
+    tables = set(getattr(context.parent and context.parent.command, "commands", {}))
+    plain = {k: v for k, v in document.items() if k not in tables or not isinstance(v, dict)}
+    own = document.get(str(context.info_name), {})
+    return {**plain, **(own if isinstance(own, dict) else {})}
+
+
+def _as_option(value: object) -> object:
+    """Convert a table to NAME=VALUE pairs, as --set takes them."""
+    if not isinstance(value, dict):
+        return value
+    return [f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in value.items()]
+
+
+@opt.option_group
+class Console:
+    """The options of every command, and its output: text, or JSON."""
+
+    threads: int | None = opt.number("Number of threads; default: all cores.")
+    config: str | None = typer.Option(
+        None,
+        metavar="FILE",
+        callback=load_config,
+        is_eager=True,
+        help="TOML file that sets any of these options.",
+    )
+    quiet: bool = opt.flag("Print only the result and errors.", "--quiet", "-q")
+    json_output: bool = opt.flag("Print the result as one JSON object.", "--json")
+
+    def reporter(self) -> Reporter:
+        return Reporter(self.quiet)
+
+    def note(self, text: str) -> None:
+        if not self.quiet:
+            say(text, err=True)
+
+    @contextmanager
+    def following(self, logger: str) -> Iterator[None]:
+        """Print what a logger of the library logs while the block runs."""
+        import logging
+
+        handler = logging.Handler()
+        handler.emit = lambda record: self.note(record.getMessage())  # type: ignore[method-assign]
+        source = logging.getLogger(logger)
+        source.addHandler(handler)
+        source.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            source.removeHandler(handler)
+
+    def result(self, fields: Mapping[str, object], text: str | Mapping[str, object]) -> None:
+        """Print the result: the fields as JSON, or text, which may be fields by their titles."""
+        if self.json_output:
+            from rpml.runtime.schema import finite_json
+
+            def plain(value: object) -> object:
+                return finite_json(value.tolist()) if hasattr(value, "tolist") else str(value)
+
+            content = finite_json({**fields, "warnings": SHOWN})
+            typer.echo(json.dumps(content, default=plain, allow_nan=False))
+        elif text:
+            say(text if isinstance(text, str) else fields_text(text))
 
 
 class Interrupted(Exception):

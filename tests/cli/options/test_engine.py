@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from rpml.cli.console import Console
+from rpml.cli.command import Console
 from rpml.cli.options.reading import EngineOptions
 
 distributed = pytest.importorskip("distributed")

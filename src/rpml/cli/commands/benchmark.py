@@ -4,12 +4,10 @@ import sys
 from dataclasses import replace
 
 from rpml.cli import options as opt
-from rpml.cli.command import command
-from rpml.cli.console import Console
+from rpml.cli.command import Console, command
 from rpml.runtime.errors import InputError, text_table
 
-EXAMPLES = """\b
-Examples:
+EXAMPLES = """
   rpml benchmark cub --root CUB_200_2011 --backbone googlenet.onnx -o cub
   rpml benchmark cub --features cub.npz --array rmac -o cub
   rpml benchmark folders --root my-photos --backbone googlenet.onnx --scales 256 -o photos

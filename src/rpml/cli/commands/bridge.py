@@ -1,12 +1,10 @@
 """rpml bridge: let an old index answer the queries of a new encoder."""
 
 from rpml.cli import options as opt
-from rpml.cli.command import command
-from rpml.cli.console import Console, fields_text
+from rpml.cli.command import Console, command
 from rpml.cli.options.reading import ReadingOptions
 
-EXAMPLES = """\b
-Examples:
+EXAMPLES = """
   rpml bridge old.npy new.npy -o bridge.rpml
   rpml embed bridge.rpml queries.npy -o mapped.npy       (new vectors, now in the old space)
 \b
@@ -58,4 +56,4 @@ def run(
         interval = f"95% interval {100 * share.low:.1f} to {100 * share.high:.1f}"
         lines[name] = f"{share.value:.1%} ({interval})"
         fields |= {key: round(value, 4) for key, value in bounded(name, share).items()}
-    console.result(fields, fields_text(lines))
+    console.result(fields, lines)

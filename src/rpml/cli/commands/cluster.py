@@ -3,12 +3,10 @@
 from collections import Counter
 
 from rpml.cli import options as opt
-from rpml.cli.command import command
-from rpml.cli.console import Console, fields_text
+from rpml.cli.command import Console, command
 from rpml.cli.options.reading import ReadingOptions, check_table
 
-EXAMPLES = """\b
-Examples:
+EXAMPLES = """
   rpml cluster vectors.npy -o clusters.csv
   rpml cluster vectors.parquet -o clusters.parquet --clusters 20
   rpml cluster vectors.npy -o clusters.csv --min-cluster-size 50 --metric cosine
@@ -76,4 +74,4 @@ def run(
         "singletons": counts.count(1),
         "epsilon": float(aas.epsilon_),
     }
-    console.result(fields, "" if output == "-" else fields_text(fields))
+    console.result(fields, "" if output == "-" else fields)

@@ -4,15 +4,13 @@ from dataclasses import asdict
 from functools import partial
 
 from rpml.cli import options as opt
-from rpml.cli.command import command
+from rpml.cli.command import Console, command
 from rpml.cli.commands.recommend import next_step
-from rpml.cli.console import Console
 from rpml.cli.options.knowledge import nuisance_files, read_compared
 from rpml.cli.options.reading import EngineOptions, LabeledReadingOptions, check_text_table
 from rpml.runtime.errors import InputError, text_table
 
-EXAMPLES = """\b
-Examples:
+EXAMPLES = """
   rpml compare vectors.npy --dim 64
   rpml compare vectors.npy --labels labels.npy --dim 64 -o table.md
   rpml compare vectors.npy --labels labels.npy --methods raw,pca,rpml,rpml-trained --seeds 1

@@ -3,11 +3,9 @@
 from pathlib import Path
 
 from rpml.cli import options as opt
-from rpml.cli.command import command
-from rpml.cli.console import Console
+from rpml.cli.command import Console, command
 
-EXAMPLES = """\b
-Examples:
+EXAMPLES = """
   rpml demo -o demo-output
   rpml demo code
 """

@@ -1,13 +1,11 @@
 """rpml embed: apply a model to vectors, in bounded memory."""
 
 from rpml.cli import options as opt
-from rpml.cli.command import command
-from rpml.cli.console import Console
+from rpml.cli.command import Console, command
 from rpml.cli.options.reading import EngineOptions, ReadingOptions, check_table, load_model
 from rpml.runtime.errors import InputError, counted
 
-EXAMPLES = """\b
-Examples:
+EXAMPLES = """
   rpml embed model.rpml vectors.npy -o small.npy
   rpml embed model.rpml new.parquet -o small.parquet --dim 32
   rpml embed model.rpml vectors.npy -o codes.npy --codes int8

@@ -4,14 +4,12 @@ from functools import partial
 from typing import Any
 
 from rpml.cli import options as opt
-from rpml.cli.command import command
-from rpml.cli.console import Console
+from rpml.cli.command import Console, command
 from rpml.cli.options.reading import EngineOptions, LabeledReadingOptions, load_model
 from rpml.runtime.errors import InputError, counted, text_table
 
 _CLUSTERING = {"NMI": "nmi", "F": "f", "F precision": "precision", "F recall": "recall"}
-EXAMPLES = """\b
-Examples:
+EXAMPLES = """
   rpml evaluate vectors.npy --labels labels.npy
   rpml evaluate vectors.npy --labels labels.csv --model model.rpml
   rpml evaluate birds.parquet --label-column species --json

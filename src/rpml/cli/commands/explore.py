@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from rpml.cli import options as opt
-from rpml.cli.command import command
-from rpml.cli.console import Console, say
+from rpml.cli.command import Console, command
+from rpml.cli.console import say
 from rpml.cli.options.reading import ItemOptions, LabeledReadingOptions, short_names
 from rpml.runtime.errors import InputError, counted
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from rpml.estimator import RPML
     from rpml.pages.explorer.uploads import Describe
 
-EXAMPLES = """\b
-Examples:
+EXAMPLES = """
   rpml explore model.rpml vectors.npy
   rpml explore model.rpml photos.npz --images photos/ --labels labels.csv
   rpml explore model.rpml photos.npz --images photos/ --backbone googlenet.onnx

@@ -1,13 +1,11 @@
 """rpml export: a model for other programs."""
 
 from rpml.cli import options as opt
-from rpml.cli.command import command
-from rpml.cli.console import Console
+from rpml.cli.command import Console, command
 from rpml.cli.options.reading import ItemOptions, LabeledReadingOptions, load_model
 from rpml.runtime.errors import InputError, counted
 
-EXAMPLES = """\b
-Examples:
+EXAMPLES = """
   rpml export model.rpml --to onnx -o model.onnx
   rpml export model.rpml --to faiss -o model.faiss
   rpml export vectors.index --to faiss -o vectors.faiss    (IndexPQ with its codes)

@@ -5,12 +5,10 @@ import time
 import typer
 
 from rpml.cli import options as opt
-from rpml.cli.command import SKIPPED, Interrupted, command
-from rpml.cli.console import Console, fields_text
+from rpml.cli.command import SKIPPED, Console, Interrupted, command
 from rpml.runtime.errors import InputError, counted
 
-EXAMPLES = """\b
-Examples:
+EXAMPLES = """
   rpml features photos/ --backbone googlenet.onnx -o features.npy
   rpml features photos/ --backbone googlenet.onnx -o features.npy --scales 256 --pool gem
   rpml features photos/ --backbone googlenet.onnx -o features.npy --views 3
@@ -92,7 +90,7 @@ def run(
         fields["images_per_second"] = round(written.images / seconds, 2)
     if written.failures:
         fields["failures"] = failures
-    text = fields_text(fields) if written.computed else f"{extraction.path} is already complete"
+    text = fields if written.computed else f"{extraction.path} is already complete"
     console.result(fields, text)
     if written.failures:
         skipped = counted(len(written.failures), "image was", "images were")

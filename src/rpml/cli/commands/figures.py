@@ -4,13 +4,11 @@ import re
 from pathlib import Path
 
 from rpml.cli import options as opt
-from rpml.cli.command import command
-from rpml.cli.console import Console
+from rpml.cli.command import Console, command
 from rpml.cli.options.reading import LabeledReadingOptions, load_model
 from rpml.runtime.errors import InputError
 
-EXAMPLES = """\b
-Examples:
+EXAMPLES = """
   rpml figures features.npy --model model.rpml --labels labels.csv -o figures
   rpml figures features.npy --images photos/ --model model.rpml --labels labels.csv -o figures
   rpml figures features.npy --model model.rpml --format pdf,png --width 8.4cm --dpi 300 -o figures

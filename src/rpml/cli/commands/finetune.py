@@ -4,12 +4,10 @@ import time
 from dataclasses import fields
 
 from rpml.cli import options as opt
-from rpml.cli.command import Interrupted, command
-from rpml.cli.console import Console, fields_text
+from rpml.cli.command import Console, Interrupted, command
 from rpml.runtime.errors import InputError
 
-EXAMPLES = """\b
-Examples:
+EXAMPLES = """
   rpml finetune photos/ --backbone googlenet.onnx -o birds.onnx
   rpml features photos/ --backbone birds.onnx -o birds.npy
   rpml finetune photos/ --backbone googlenet.onnx -o birds.onnx --resume  (after an interruption)
@@ -84,4 +82,4 @@ def run(
         "loss": trained.history[-1]["loss"],
         "seconds": round(time.monotonic() - begun, 1),
     }
-    console.result(result, fields_text(result))
+    console.result(result, result)

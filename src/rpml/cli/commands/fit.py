@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rpml.cli import options as opt
-from rpml.cli.command import Interrupted, command
-from rpml.cli.console import STAGES, Console, Stopper, answering, fields_text
+from rpml.cli.command import Console, Interrupted, command
+from rpml.cli.console import STAGES, Stopper, answering
 from rpml.cli.options.knowledge import (
     nuisance_columns,
     nuisance_files,
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from rpml.runtime.context import Json
     from rpml.runtime.rows import Array
 
-EXAMPLES = """\b
-Examples:
+EXAMPLES = """
   rpml fit vectors.npy -o model.rpml
   rpml fit birds.parquet -o birds.rpml --dim 64 --id-column image
   rpml fit vectors.npy -o model.rpml --bytes 16      (dimensions and code chosen)
@@ -226,7 +225,7 @@ def run(
     if outcome.state == "complete":
         console.result(fields, f"{output} is already complete")
     else:
-        console.result(fields, outcome_text(outcome.model, data, inputs, fields))
+        console.result(fields, outcome_fields(outcome.model, data, inputs, fields))
 
 
 def choose_code(X: Any, n_bytes: int, seed: int, inputs: Json) -> tuple[Any, Array]:
@@ -242,7 +241,7 @@ def choose_code(X: Any, n_bytes: int, seed: int, inputs: Json) -> tuple[Any, Arr
     return recommend(X, bytes=n_bytes, random_state=seed, **known), X
 
 
-def outcome_text(model: RPML, data: Features, inputs: Json, fields: Json) -> str:
+def outcome_fields(model: RPML, data: Features, inputs: Json, fields: Json) -> Json:
     """Return the fields that apply in words, and a question about pairs that the model separated.
 
     Their ids become a field, too.
@@ -260,14 +259,14 @@ def outcome_text(model: RPML, data: Features, inputs: Json, fields: Json) -> str
     lines = made | outcome_lines(model)
     lines = {"outcome": lines.pop("outcome"), **lines}
     if "cluster" in inputs:
-        return fields_text(lines)
+        return lines
     known = as_nuisance(inputs.get("nuisance"), len(data.values))
     pairs = discounted_pairs(model, data.values, None if known is None else known.values)
     fields["separated"] = named_pairs(pairs, data.ids)
     asked = (
         {"discounted": separated_question(fields["separated"], data.ids is None)} if pairs else {}
     )
-    return fields_text(lines | asked)
+    return lines | asked
 
 
 def estimate(features: str, model: RPML, read: ReadOptions, console: Console) -> None:
@@ -302,7 +301,7 @@ def estimate(features: str, model: RPML, read: ReadOptions, console: Console) ->
         "stages": ", ".join(f"{STAGES.get(k, k)} {s:.3f} s" for k, s in expected.stages.items()),
         "measured on": counted(expected.pilot_rows, "row"),
     }
-    console.result(fields, fields_text(shown))
+    console.result(fields, shown)
 
 
 @contextmanager

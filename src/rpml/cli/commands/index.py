@@ -1,13 +1,11 @@
 """rpml index: encode vectors for rpml search."""
 
 from rpml.cli import options as opt
-from rpml.cli.command import command
-from rpml.cli.console import Console
+from rpml.cli.command import Console, command
 from rpml.cli.options.reading import ReadingOptions, load_model
 from rpml.runtime.errors import InputError, counted
 
-EXAMPLES = """\b
-Examples:
+EXAMPLES = """
   rpml index model.rpml vectors.npy -o vectors.index
   rpml index model.rpml birds.parquet -o birds.index --id-column image --dim 64
   rpml index model.rpml vectors.npy -o small.index --codes int2 --rescore int8

@@ -6,12 +6,11 @@ from textwrap import fill
 from typing import Any
 
 from rpml.cli import options as opt
-from rpml.cli.command import command
-from rpml.cli.console import Console, fields_text, shown
+from rpml.cli.command import Console, command
+from rpml.cli.console import shown
 from rpml.cli.options.reading import ReadingOptions, load_model
 
-EXAMPLES = """\b
-Examples:
+EXAMPLES = """
   rpml inspect model.rpml
   rpml inspect vectors.index
   rpml inspect vectors.parquet
@@ -50,7 +49,7 @@ def run(
         for name, value in fields.items()
         if name not in in_lines and value not in ({}, [], {"count": 0})
     }
-    console.result(fields, fields_text(lines))
+    console.result(fields, lines)
 
 
 def _container(path: str) -> str:

@@ -9,8 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rpml.cli import options as opt
-from rpml.cli.command import command
-from rpml.cli.console import Console
+from rpml.cli.command import Console, command
 from rpml.cli.options.knowledge import read_compared
 from rpml.cli.options.reading import EngineOptions, LabeledReadingOptions
 from rpml.runtime.errors import text_table
@@ -18,8 +17,7 @@ from rpml.runtime.errors import text_table
 if TYPE_CHECKING:
     from rpml.evaluation.advice import Recommendation
 
-EXAMPLES = """\b
-Examples:
+EXAMPLES = """
   rpml recommend vectors.npy
   rpml recommend vectors.npy --dim 64
   rpml recommend vectors.npy --labels labels.npy

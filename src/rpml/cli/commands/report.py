@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rpml.cli import options as opt
-from rpml.cli.command import command
-from rpml.cli.console import Console, fields_text
+from rpml.cli.command import Console, command
 from rpml.cli.options.knowledge import nuisance_files
 from rpml.cli.options.reading import (
     EngineOptions,
@@ -23,8 +22,7 @@ from rpml.runtime.errors import InputError
 if TYPE_CHECKING:
     from rpml.io.features import Features, ReadOptions
 
-EXAMPLES = """\b
-Examples:
+EXAMPLES = """
   rpml report model.rpml vectors.npy -o report.html
   rpml report model.rpml vectors.npy --labels labels.csv -o report.html
   rpml report old.rpml new.rpml vectors.npy --labels labels.csv -o report.html
@@ -83,4 +81,4 @@ def run(
         page = build_report(Measurements(fitted, values, items, source, seed, report), report)
     Report(page).save(output, force)
     fields = {"output": output, "rows": len(items), "bytes": len(page.encode("utf8"))}
-    console.result(fields, fields_text(fields))
+    console.result(fields, fields)

@@ -1,13 +1,11 @@
 """rpml search: the nearest rows of an index."""
 
 from rpml.cli import options as opt
-from rpml.cli.command import command
-from rpml.cli.console import Console
+from rpml.cli.command import Console, command
 from rpml.cli.options.reading import ReadingOptions, check_text_table
 from rpml.runtime.errors import counted, text_table
 
-EXAMPLES = """\b
-Examples:
+EXAMPLES = """
   rpml index model.rpml vectors.npy -o vectors.index
   rpml search vectors.index queries.npy -k 10
   rpml search vectors.index queries.npy -k 10 --scale -o hits.csv

@@ -1,13 +1,11 @@
 """rpml suggest: which rows to label next."""
 
 from rpml.cli import options as opt
-from rpml.cli.command import command
-from rpml.cli.console import Console
+from rpml.cli.command import Console, command
 from rpml.cli.options.reading import ReadingOptions, check_table, load_model
 from rpml.runtime.errors import InputError, counted
 
-EXAMPLES = """\b
-Examples:
+EXAMPLES = """
   rpml suggest model.rpml -n 50 -o ask.csv
   rpml suggest model.rpml -n 50 -o ask.csv --features birds.parquet --id-column image
   rpml fit birds.parquet -o better.rpml --labels answered.csv

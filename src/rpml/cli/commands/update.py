@@ -1,12 +1,10 @@
 """rpml update: train a model on new vectors."""
 
 from rpml.cli import options as opt
-from rpml.cli.command import command
-from rpml.cli.console import Console, fields_text
+from rpml.cli.command import Console, command
 from rpml.cli.options.reading import ReadingOptions, load_model
 
-EXAMPLES = """\b
-Examples:
+EXAMPLES = """
   rpml fit vectors.npy -o model.rpml --keep-exemplars
   rpml update model.rpml new.npy -o model2.rpml
   rpml update model.rpml new.npy --old vectors.npy -o model2.rpml
@@ -58,4 +56,4 @@ def run(
         "iterations": fitted.n_iter_,
         "drift": fitted.drift_,
     }
-    console.result(fields, fields_text(fields))
+    console.result(fields, fields)

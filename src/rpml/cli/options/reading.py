@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from rpml.cli.console import Console
+    from rpml.cli.command import Console
     from rpml.distributed import Cluster
     from rpml.distributed.source import PartitionedRows
     from rpml.estimator import RPML
