@@ -45,12 +45,7 @@ FEATURE_MOMENTUM = 0.9  # of the running mean of the features of each image
 MAX_REFERENCES = 20_000
 _COLLAPSED = 0.999  # norm of the mean of unit rows; whitened ones start near 0
 _PARTS = ("student", "teacher", "loss", "optimizer")
-_MINIMUM = {  # integers
-    "epochs": 1,
-    "batch_size": 2,
-    "patience": 1,
-    "seed": 0,
-}
+_MINIMUM = {"epochs": 1, "batch_size": 2, "patience": 1, "seed": 0}  # integers
 _OPTIONAL = ("patience", "learning_rate")
 _MAXIMUM = {"ema_decay": 1}
 BUDGETS = ("common", "paper")
@@ -191,7 +186,13 @@ class Trainer:
         self.loss = method.loss(spec).to(self.device)
         self.student.projection.requires_grad_(not self.loss.learns_projection)
         self.teacher = copy.deepcopy(self.student).requires_grad_(False)
-        self.optimizer = self._optimizer()
+        groups = [
+            {"params": list(self.student.upper.parameters()), "lr": self.learning_rate},
+            {"params": [self.student.projection], "lr": schedule.projection_rate},
+            {"params": list(self.loss.parameters()), "lr": LOSS_RATE},
+        ]
+        groups = [group for group in groups if group["params"]]
+        self.optimizer = torch.optim.AdamW(groups, weight_decay=0.0)
         # of each image, a running mean over views and epochs, which is clustered
         self.features = mean_features(self.student, frozen)
         self.epoch, self.history = 0, list[Scores]()
@@ -201,15 +202,6 @@ class Trainer:
             schedule.feature_distillation,
             schedule.neighbor_distillation,
         )
-
-    def _optimizer(self) -> torch.optim.Optimizer:
-        groups = [
-            {"params": list(self.student.upper.parameters()), "lr": self.learning_rate},
-            {"params": [self.student.projection], "lr": self.schedule.projection_rate},
-            {"params": list(self.loss.parameters()), "lr": LOSS_RATE},
-        ]
-        groups = [group for group in groups if group["params"]]
-        return torch.optim.AdamW(groups, weight_decay=0.0)
 
     def run(self, context: Context | None = None) -> Embedder:
         """Train the network; return the exponential moving average of the embedder.

@@ -27,7 +27,7 @@ from rpml.estimator.knowledge import fit_inputs
 from rpml.io.checkpoint import Checkpoint
 from rpml.io.features.source import Batch, picking
 from rpml.method.pipeline import learn_in_memory
-from rpml.method.settings import FitInputs, FitSettings
+from rpml.method.settings import FitInputs
 from rpml.method.whitening.choice import choose_whitening, scatter_rows
 from rpml.method.whitening.linear_map import (
     Spectrum,
@@ -145,7 +145,10 @@ class DaskRPML(LazyEmbedding, RPML):
     def _fit_sample(self, rows: PartitionedRows, inputs: FitInputs, context: Context) -> None:
         """Learn from the moments of all rows and a sample of them."""
         n, d = rows.shape
-        wanted = rows_needed(inputs, self, context)
+        wanted = inputs.sample(self.subsample, context.rng("subsample"))
+        assert wanted is not None  # there are more rows
+        if isinstance(self.whiten, str):
+            wanted = np.union1d(wanted, scatter_rows(inputs, context.rng("whiten")))
         values, moments = gather_rows(rows, wanted, self.normalize_input, context)
         as_they_are = self.normalize_input or self.whiten is None
         scale = divisor(common_scale(values) if as_they_are else moments.scale, as_they_are)
@@ -171,15 +174,6 @@ class DaskRPML(LazyEmbedding, RPML):
         for name in vars(self).keys() - parameters.keys():
             setattr(local, name, getattr(self, name))
         return local
-
-
-def rows_needed(inputs: FitInputs, settings: FitSettings, context: Context) -> NDArray[np.intp]:
-    """Return the rows that a fit of a sample reads: the sample, and that of the whitening."""
-    rows = inputs.sample(settings.subsample, context.rng("subsample"))
-    assert rows is not None
-    if not isinstance(settings.whiten, str):
-        return rows
-    return np.union1d(rows, scatter_rows(inputs, context.rng("whiten")))
 
 
 class Moments(NamedTuple):

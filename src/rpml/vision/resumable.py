@@ -203,7 +203,11 @@ class ResumableExtraction(ResumableRun):
                     save_whitening(whitening, scratch / self.table("whitening.npz").name)
                 parts = _whitened(iter_parts(job, Context(store=context.store)), whitening)
                 ids, of_image, dimension = self._write_rows(scratch, job, parts)
-                self._write_tables(scratch, job, post, ids, of_image)
+                if job.recipe.views.count and not job.recipe.average_views:
+                    self._write_table(scratch, "groups", "group", ids, of_image)
+                if post.folder_labels:
+                    labels = [PurePosixPath(job.files[i].id).parent.name for i in of_image]
+                    self._write_table(scratch, "labels", "label", ids, labels)
                 written = replace(written, rows=len(ids), dimension=dimension)
             manifest.facts = {**asdict(written), "fingerprint": run} if images else {}
         if not images:
@@ -242,16 +246,6 @@ class ResumableExtraction(ResumableRun):
 
         write_drafts(scratch, self.path, layout, batches())
         return ids, images, len(layout.columns)
-
-    def _write_tables(
-        self, scratch: Path, job: Job, post: PostProcess, ids: list[str], images: list[int]
-    ) -> None:
-        """Write groups and labels, where they apply."""
-        if job.recipe.views.count and not job.recipe.average_views:
-            self._write_table(scratch, "groups", "group", ids, images)
-        if post.folder_labels:
-            labels = [PurePosixPath(job.files[i].id).parent.name for i in images]
-            self._write_table(scratch, "labels", "label", ids, labels)
 
     def _write_table(
         self, scratch: Path, table: str, column: str, ids: Sequence[str], values: Sequence[object]

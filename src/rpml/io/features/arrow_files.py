@@ -150,10 +150,6 @@ def check_plain(kind: pa.DataType, name: str) -> None:
         raise InputError(f"{name} is {kind}: ids and labels are text or numbers")
 
 
-def _is_vector(kind: pa.DataType) -> bool:
-    return _is(kind, "list", "large_list", "fixed_size_list") and _is_number(kind.value_type)
-
-
 class ArrowSource(FeatureSource):
     """Feature columns of an Arrow file, decoded batch by batch."""
 
@@ -171,7 +167,9 @@ class ArrowSource(FeatureSource):
         if self._id is not None:
             check_plain(self._kinds[self._id], f"{self.name}: column {self._id!r}")
             self.id_name = "id" if self._id in ("", "__index_level_0__") else self._id
-        vectors = [name for name, kind in self._kinds.items() if _is_vector(kind)]
+        lists = ("list", "large_list", "fixed_size_list")
+        nested = {name: kind for name, kind in self._kinds.items() if _is(kind, *lists)}
+        vectors = [name for name, kind in nested.items() if _is_number(kind.value_type)]
         self.kept_names, at = select_columns(names, id_at, options, self.name, vectors)
         self._names = [names[i] for i in at]
         self._vector = self._names[0] if len(at) == 1 and self._names[0] in vectors else ""
