@@ -201,12 +201,9 @@ def with_fast_normalization(path: Path) -> bytes | None:
     for node in model.graph.node:
         settings = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
         if node.op_type == "LRN" and settings.get("beta", LRN_BETA) == LRN_BETA:
-            settings = {
-                "alpha": 1e-4,
-                "bias": 1.0,
-                **settings,
-                "name": f"LRN{len(model.functions)}",
-            }
+            settings = (
+                {"alpha": 1e-4, "bias": 1.0} | settings | {"name": f"LRN{len(model.functions)}"}
+            )
             before, after = (settings["size"] - 1) // 2, settings["size"] // 2
             body = _FAST_LRN.format(before=before, after=after, opset=LRN_OPSET, **settings)
             model.functions.append(onnx.parser.parse_function(body))

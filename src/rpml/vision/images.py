@@ -13,6 +13,7 @@ import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -157,15 +158,10 @@ def _decode(path: str | Path, max_pixels: int, enough: int) -> Image.Image:
         if enough and image.format == "JPEG" and image.mode in ("RGB", "L"):
             image.draft(image.mode, (enough, enough))
         image.load()
-        return _to_rgb(_upright(image))
-
-
-def _upright(image: Image.Image) -> Image.Image:
-    try:
-        turned: Image.Image = ImageOps.exif_transpose(image)
-    except Exception:  # damaged EXIF does not spoil the pixels
-        return image
-    return turned
+        upright: Image.Image = image
+        with suppress(Exception):  # damaged EXIF does not spoil the pixels
+            upright = ImageOps.exif_transpose(image)
+        return _to_rgb(upright)
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
