@@ -28,6 +28,7 @@ from rpml.evaluation.codes import BYTES, LEARNED_SIZE, coded, product_size
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.method.codes import BITS
 from rpml.method.graph.heaps import nearest_rows
+from rpml.method.whitening.linear_map import principal_axes
 from rpml.runtime.rows import sorted_sample, unit_rows
 
 TARGET = RESULTS / "bytes_choice.json"
@@ -51,8 +52,9 @@ def measure(data: FeatureSet) -> Iterator[Row]:
     y, raw = data.y[sample][searched], unit_rows(X[searched])
     asked = np.sort(np.random.default_rng(1).permutation(count)[:MAX_QUERIES])
     spaces, outcomes = {}, {}
+    most = len(principal_axes(X, unit_input=True).variances)
     for size in SIZES:
-        if size <= min(X.shape):
+        if size <= most:
             model = RPML(size, random_state=0).fit(X)
             outcomes[size] = model.outcome_
             spaces[size] = unit_rows(np.asarray(model.transform(X[searched]), np.float32))

@@ -14,6 +14,7 @@ import sys
 import time
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from common import publish
@@ -23,7 +24,7 @@ from results_sets import feature_sets, parser
 from rpml import RPML
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 
-TEST_CLASSES, TEST_ROWS, WIDTH = 200, 8_000, 128
+TEST_CLASSES, TEST_ROWS = 200, 8_000
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,11 @@ class Kind:
     nuisance: float = 0.0
     """Standard deviation along eight further directions that tell nothing of the class."""
 
-    def draw(self, n: int, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
+    def draw(self, n: int, width: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
         """Return n training rows, then the rows of unseen classes, and the class of each."""
         rng = np.random.default_rng(seed)
         size = self.intrinsic + 8
-        frame = np.linalg.qr(rng.standard_normal((WIDTH, size)))[0].T.astype(np.float32)
+        frame = np.linalg.qr(rng.standard_normal((width, size)))[0].T.astype(np.float32)
         scale = np.append(np.ones(self.intrinsic), np.full(8, self.nuisance)).astype(np.float32)
         means = rng.standard_normal((self.centers + TEST_CLASSES, size), dtype=np.float32)
         means[:, self.intrinsic :] = 0
@@ -49,13 +50,13 @@ class Kind:
             rng.integers(0, self.centers, n),
             self.centers + rng.integers(0, TEST_CLASSES, TEST_ROWS),
         ])  # fmt: skip
-        X = np.empty((len(y), WIDTH), np.float32)
+        X = np.empty((len(y), width), np.float32)
         for start in range(0, len(y), 65_536):
             rows = slice(start, start + 65_536)
             own = rng.standard_normal((len(y[rows]), size), dtype=np.float32) * scale
             own[:, : self.intrinsic] *= self.spread
             X[rows] = (means[y[rows]] + own) @ frame
-            X[rows] += 0.05 * rng.standard_normal((len(own), WIDTH), dtype=np.float32)
+            X[rows] += 0.05 * rng.standard_normal((len(own), width), dtype=np.float32)
         return X, y
 
 
@@ -73,22 +74,24 @@ def scores(model: RPML, X: NDArray[np.float32], y: NDArray[np.intp]) -> dict[str
 
 
 def fitted(
-    X: NDArray[np.float32], components: int, sample: int | None, training: str, seed: int
+    X: NDArray[np.float32], components: int, sample: int | None, **settings: Any
 ) -> tuple[RPML, float]:
     start = time.process_time()
-    model = RPML(components, subsample=sample, training=training, random_state=seed).fit(X)
+    model = RPML(components, subsample=sample, **settings).fit(X)
     return model, time.process_time() - start
 
 
-def one_mixture(name: str, n: int, samples: list[int | None], training: str, seed: int) -> dict:
+def one_mixture(
+    name: str, n: int, width: int, samples: list[int | None], settings: dict[str, Any]
+) -> dict:
     kind = KINDS[name]
-    X, y = kind.draw(n, seed)
-    row: dict = {"data": name, "rows": n, "training": training, "seed": seed, "fits": {}}
+    X, y = kind.draw(n, width, settings["random_state"])
+    row: dict = {"data": name, "rows": n, "width": width, **settings, "fits": {}}
     for sample in samples:
-        model, seconds = fitted(X[:n], kind.components, sample, training, seed)
+        model, seconds = fitted(X[:n], kind.components, sample, **settings)
         figures = scores(model, X[n:], y[n:])
         row["fits"][str(sample or "all")] = {**figures, "CPU seconds": seconds}
-        print(name, n, training, sample, figures, round(seconds, 1), flush=True)
+        print(name, n, settings["training"], sample, figures, round(seconds, 1), flush=True)
     return row
 
 
@@ -102,7 +105,9 @@ def real_sets(options: object) -> list[dict]:
         for sample in (2000, 4000, None):
             found = []
             for seed in (0, 1, 2):
-                model, _ = fitted(data.X[data.train], 64, sample, "always", seed)
+                model, _ = fitted(
+                    data.X[data.train], 64, sample, training="always", random_state=seed
+                )
                 found.append(scores(model, data.X[~data.train], data.y[~data.train]))
             means = {key: float(np.mean([f[key] for f in found])) for key in found[0]}
             row["fits"][str(sample or "all")] = means
@@ -117,6 +122,8 @@ def main() -> None:
     arguments.add_argument("--all", type=int, default=200_000, help="largest fit of all rows")
     arguments.add_argument("--kinds", default=",".join(KINDS))
     arguments.add_argument("--training", default="always,auto")
+    arguments.add_argument("--width", type=int, default=128)
+    arguments.add_argument("--neighbors", type=int, default=RPML().n_neighbors)
     arguments.add_argument("--seeds", type=int, default=1)
     arguments.add_argument("--name", default="cluster-sample")
     options = arguments.parse_args()
@@ -128,7 +135,12 @@ def main() -> None:
                 samples: list[int | None] = [20_000, 50_000]
                 samples += [None] * (n <= options.all)
                 for seed in range(options.seeds):
-                    rows.append(one_mixture(name, n, samples, training, seed))
+                    settings = {
+                        "training": training,
+                        "n_neighbors": options.neighbors,
+                        "random_state": seed,
+                    }
+                    rows.append(one_mixture(name, n, options.width, samples, settings))
     publish(options.name, {"mixtures": rows, "real": real_sets(options)})
 
 
