@@ -143,11 +143,8 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         ascent = self.ascent(X)
         result = ascent.run(self.epsilon)
-        self.labels_ = result.labels
-        self.modes_ = result.modes
-        self.parents_ = result.parents
-        self.authority_ = result.authority
-        self.epsilon_ = result.epsilon
+        self.labels_, self.modes_, self.parents_ = result.labels, result.modes, result.parents
+        self.authority_, self.epsilon_ = result.authority, result.epsilon
         self.n_clusters_ = len(result.modes)
         for name in ("leaves_", "children_", "distances_", "counts_"):
             self.__dict__.pop(name, None)  # of an earlier fit

@@ -9,6 +9,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +29,7 @@ from rpml.pages.explorer.index import ExactIndex
 from rpml.pages.items import Items
 from rpml.pages.layout import layout, quantized
 from rpml.runtime.context import Json, Progress
-from rpml.runtime.errors import InputError, one_line, reason_of
+from rpml.runtime.errors import InputError, explained, one_line
 from rpml.runtime.files import atomic_output, locked
 from rpml.runtime.intervals import interval, paired
 from rpml.runtime.outputs import check_output
@@ -123,12 +124,9 @@ def _content(path: Path) -> bytes | None:
     """Return the bytes of the file, None if there is none; InputError if it cannot be read."""
     if path.exists() and not path.is_file():  # reading a pipe would block
         raise InputError(f"{path} is no longer a regular file: labels cannot be saved in it")
-    try:
+    with explained(f"cannot read {path}"), suppress(FileNotFoundError):
         return path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {reason_of(error)}") from error
+    return None
 
 
 def _parse(content: bytes, path: Path, ids: Sequence[str]) -> dict[int, str | None]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rpml.io.features.numpy_files import read_npy_header
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.pages.items import thumbnail
-from rpml.runtime.errors import InputError, counted
+from rpml.runtime.errors import InputError, counted, explained
 from rpml.runtime.rows import Array
 
 if TYPE_CHECKING:
@@ -36,10 +36,8 @@ Describe = Callable[[bytes], tuple[NDArray[np.float32], bytes | None]]
 def parse_vector(data: bytes, n_features: int) -> NDArray[np.float64]:
     """Return the vector in the bytes of a .npy file; the header is not trusted."""
     stream = BytesIO(data)
-    try:
+    with explained("the upload is not a .npy file"):
         shape, _, dtype = read_npy_header(stream)
-    except Exception as error:  # a damaged header raises anything
-        raise InputError("the upload is not a .npy file") from error
     if dtype.hasobject or dtype.kind not in "fiub":
         raise InputError(f"the uploaded array has dtype {dtype}, and a query must be real numbers")
     if shape not in ((n_features,), (1, n_features)):
