@@ -54,7 +54,7 @@ def parse(chart: charts.Chart) -> ET.Element:
 @pytest.mark.parametrize("log", [False, True])
 @pytest.mark.parametrize("values", [[3.0, 2.0, 1.5], [1.0, 1.0], [0.0, float("nan"), 2.0]])
 def test_line_charts_take_what_a_solver_records(values: list[float], log: bool) -> None:
-    root = parse(charts.line_chart(HOSTILE, [charts.Series(HOSTILE, "rpml", values)], HOSTILE, log))
+    root = parse(charts.line_chart(HOSTILE, [(HOSTILE, "rpml", values)], HOSTILE, log))
     assert root.find(".//script") is None
 
 

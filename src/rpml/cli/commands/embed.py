@@ -37,10 +37,17 @@ def run(
     from rpml.estimator.features import check_features, embed_file
     from rpml.method.codes import CODES
     from rpml.runtime.context import Context
+    from rpml.runtime.outputs import check_apart
 
     on_dask, context = engine.on_dask(), Context(report=console.reporter())
     if on_dask:
-        check_folder(output, force, [model, features])
+        if force:
+            raise InputError("--force is not for --engine dask: remove the folder instead")
+        if keep_columns is not None:
+            raise InputError("--keep-columns is not for --engine dask: embed locally")
+        if not output.endswith("/"):
+            raise InputError(f"--engine dask writes a folder of parts: -o {output}/")
+        check_apart([output], [model, features])
     else:
         check_table(output, force, console.json_output, [model, features])
     fitted = load_model(model, dim)
@@ -48,8 +55,6 @@ def run(
     if codes is not None:
         opt.check_choice("--codes", codes, CODES)
         fitted.codec(codes)  # checked before anything is read
-    if on_dask and keep_columns is not None:
-        raise InputError("--keep-columns is not for --engine dask: embed locally")
     if on_dask:  # one file per partition, written by the workers; a second run writes the rest
         from rpml.distributed import embed
 
@@ -74,13 +79,3 @@ def run(
         text = f"{output}: {counted(written, 'row')}, {counted(size, 'dimension')}"
         text = "" if output == "-" else text
     console.result(fields, text)
-
-
-def check_folder(output: str, force: bool, inputs: list[str]) -> None:
-    from rpml.runtime.outputs import check_apart
-
-    if force:
-        raise InputError("--force is not for --engine dask: remove the folder instead")
-    if not output.endswith("/"):
-        raise InputError(f"--engine dask writes a folder of parts: -o {output}/")
-    check_apart([output], inputs)

@@ -137,6 +137,8 @@ _TICKS = 5  # at most
 _BINS = 32
 
 Values = Sequence[float] | NDArray[np.floating] | NDArray[np.integer]
+Series = tuple[str, str, Values]
+"""The name of a line, its color (a class of the style sheet) and its values."""
 Ticks = Sequence[tuple[float, str]]
 """Pixels and texts."""
 
@@ -155,14 +157,6 @@ class Chart(NamedTuple):
     lines: Sequence[tuple[str, str, str]] = ()
     bars: Sequence[float] = ()
     """The upper ends."""
-
-
-class Series(NamedTuple):
-    """A line: its name, color (a class of the style sheet) and values."""
-
-    name: str
-    tone: str
-    values: Values
 
 
 def number(value: float, digits: int = 6) -> str:
@@ -186,7 +180,7 @@ def _scale(low: float, high: float, start: float, stop: float) -> Callable[[floa
 def line_chart(title: str, series: Sequence[Series], x_label: str, log: bool = False) -> Chart:
     """Draw lines over 0, 1, 2, ...; on a logarithmic axis only their positive values."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        lines = [np.log10(s.values) if log else np.asarray(s.values, float) for s in series]
+        lines = [np.log10(v) if log else np.asarray(v, float) for _, _, v in series]
     finite = np.concatenate([line[np.isfinite(line)] for line in lines])
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
     margin = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
@@ -195,12 +189,12 @@ def line_chart(title: str, series: Sequence[Series], x_label: str, log: bool = F
     last = max(1, *(len(line) - 1 for line in lines))
     x = _scale(0, last, LEFT, RIGHT)
     marks = []
-    for s, line in zip(series, lines, strict=True):
+    for (name, tone, _), line in zip(series, lines, strict=True):
         points = (f"{x(i):.1f},{y(v):.1f}" for i, v in enumerate(line) if math.isfinite(v))
-        marks.append((s.tone, s.name, " ".join(points)))
+        marks.append((tone, name, " ".join(points)))
     y_ticks = [(y(t), number(10**t, 2) if log else number(t)) for t in ticks(low, high)]
     changes = "; ".join(
-        f"{s.name} from {number(s.values[0], 3)} to {number(s.values[-1], 3)}" for s in series
+        f"{name} from {number(v[0], 3)} to {number(v[-1], 3)}" for name, _, v in series
     )
     x_ticks = [(x(t), number(t)) for t in ticks(0, last)]
     return Chart(title, f"{title} over {x_label}: {changes}", x_label, x_ticks, y_ticks, marks)

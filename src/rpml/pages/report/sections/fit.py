@@ -11,7 +11,7 @@ from rpml.estimator.description import mean_losses, outcome_lines
 from rpml.estimator.fitted import describe_settings
 from rpml.evaluation.diagnostics import of_clusters, of_stability, of_triplets, of_whitening
 from rpml.pages.report.measurements import Measurements
-from rpml.pages.report.section import Cell, Content, Series, Strip, Table, histogram, line_chart
+from rpml.pages.report.section import Cell, Content, Strip, Table, histogram, line_chart
 from rpml.runtime.environment import versions
 from rpml.runtime.errors import counted, one_line
 from rpml.runtime.rows import Labels, sorted_sample
@@ -59,7 +59,7 @@ def show_training(measurements: Measurements) -> Content:
         values = np.asarray(history.get(name, []), float)
         if len(values) > 1:
             log = name == "gradient_norm"
-            figures.append(line_chart(heading, [Series(heading, "rpml", values)], step, log))
+            figures.append(line_chart(heading, [(heading, "rpml", values)], step, log))
     how = (
         "The loss should fall and level off, and the gradient norm should fall by orders of "
         "magnitude. A mean triplet weight near 0 means that the fit ignores its triplets."

@@ -12,15 +12,7 @@ from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.solver.training import sizes_below
 from rpml.pages.report.measurements import Measurements, Space, Texts
-from rpml.pages.report.section import (
-    Cell,
-    Content,
-    Series,
-    Table,
-    figure_cell,
-    line_chart,
-    score_table,
-)
+from rpml.pages.report.section import Cell, Content, Table, figure_cell, line_chart, score_table
 from rpml.pages.report.verdict import bounds, signed
 from rpml.runtime.errors import counted
 from rpml.runtime.intervals import Interval, interval
@@ -117,8 +109,7 @@ def _expected(name: str, rank_gain: float) -> Cell:
 
 def show_spectrum(measurements: Measurements) -> Content:
     lines = [
-        Series(s.title, s.key, np.maximum(s.spectrum[0][:_MAX_AXES], 1e-9))
-        for s in measurements.spaces
+        (s.title, s.key, np.maximum(s.spectrum[0][:_MAX_AXES], 1e-9)) for s in measurements.spaces
     ]
     how = (
         "A flat line uses all directions, a steep one wastes most of them. The effective rank in "
