@@ -85,15 +85,11 @@ for group, names in GROUPS.items():
         app.command(name, epilog=examples, rich_help_panel=group)(module.run)
 
 
-def open_closed_streams() -> None:
-    """Replace standard streams that the caller has closed, or the next open file would be one."""
+def main() -> None:
+    # streams that the caller has closed are replaced, or the next open file would be one of them
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (until the program ends)
-
-
-def main() -> None:
-    open_closed_streams()
     try:
         with answering(signal.default_int_handler):
             app()

@@ -12,7 +12,6 @@ from rpml.estimator.description import separated_question
 from rpml.evaluation.comparison import Comparison
 from rpml.evaluation.registry import KNOWN, METHODS, REFERENCE
 from rpml.method.calibration import expected_gain
-from rpml.method.whitening.evidence import NuisanceEvidence
 from rpml.runtime.errors import counted
 from rpml.runtime.intervals import Interval
 from rpml.runtime.rows import RandomState
@@ -73,15 +72,6 @@ class Recommendation:
         )
         sentence = f"Of the 10 nearest neighbors, PCA retains (95% intervals): {listed}."
         return replace(self, neighbors_kept=shares, reasons=(*self.reasons, sentence))
-
-    def with_knowledge(self, known: Iterable[str], evidence: NuisanceEvidence) -> Recommendation:
-        """Add what the evidence says of a nuisance or queries; RPML with them if it is used."""
-        if not evidence.used:
-            return replace(self, reasons=(*self.reasons, f"{evidence.summary}."))
-        reasons = (advised(KNOWN, self.n_components, known), f"{evidence.summary}.")
-        return replace(
-            self, choice=KNOWN, certainty="clear", gain=None, reasons=reasons, known=tuple(known)
-        )
 
     def __str__(self) -> str:
         question = [separated_question(self.separated, True)] if self.separated else []

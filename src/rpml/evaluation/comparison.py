@@ -131,11 +131,10 @@ def _chosen(names: Sequence[str | Method] | None, labeled: bool) -> list[Method]
     methods = chosen_methods(names or COMPARED_METHODS)
     if labeled:
         return methods
-    label_free = [method for method in methods if not method.uses_labels]
-    if names is not None and len(label_free) < len(methods):
-        needy = [method.name for method in methods if method.uses_labels]
+    needy = [method.name for method in methods if method.uses_labels]
+    if names is not None and needy:
         raise ValueError(f"methods={needy}: they learn from labels (y), which are not given.")
-    return label_free
+    return [method for method in methods if not method.uses_labels]
 
 
 def checked_size(n_components: int | None, d: int) -> int:

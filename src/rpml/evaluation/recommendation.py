@@ -23,7 +23,7 @@ from sklearn.utils import check_random_state
 from rpml.estimator import RPML
 from rpml.estimator.description import separated_pairs
 from rpml.estimator.knowledge import fit_knowledge, known_subset, nuisance_values
-from rpml.evaluation.advice import Recommendation, decide, recommend_from, too_little
+from rpml.evaluation.advice import Recommendation, advised, decide, recommend_from, too_little
 from rpml.evaluation.codes import SizeRecommendation, recommend_size
 from rpml.evaluation.comparison import Comparison, checked_size, compare
 from rpml.evaluation.metrics.label_free import neighbors_kept
@@ -187,7 +187,12 @@ def _recommend(
         if known:
             fits[KNOWN], choice = untrained_fit(rows, size, known, random_state)
             assert choice.nuisance is not None
-            found = found.with_knowledge(known, choice.nuisance)
+            reasons = (*found.reasons, f"{choice.nuisance.summary}.")
+            if choice.nuisance.used:
+                reasons = (advised(KNOWN, size, known), reasons[-1])
+                clear: Json = {"choice": KNOWN, "certainty": "clear", "gain": None}
+                found = replace(found, **clear, known=tuple(known))
+            found = replace(found, reasons=reasons)
     return found.with_sizes(neighbors_kept(rows, W, size)), fits
 
 

@@ -120,13 +120,6 @@ def _wrapped(name: str, room: float) -> str:
     return "\n".join(lines)
 
 
-def image_figure(pixels: NDArray[np.uint8], width: float = 7.0) -> Figure:
-    down, across = pixels.shape[:2]
-    figure, axes = _canvas(width, across, down)
-    axes.imshow(pixels, extent=(0, across, down, 0), aspect="auto")
-    return figure
-
-
 def map_figure(
     maps: Mapping[str, NDArray[np.floating]],
     labels: NDArray[np.generic] | None = None,
@@ -346,7 +339,9 @@ def draw_figures(
     if pictures is not None:
         order, side = grid_order([*maps.values()][-1], math.isqrt(options.max_images), rng)
         tiles = quad_grid(pictures(order.tolist(), GRID_TILE), side)
-        figures["quad-grid"] = image_figure(tiles, options.width)
+        down, across = tiles.shape[:2]
+        figures["quad-grid"], axes = _canvas(options.width, across, down)
+        axes.imshow(tiles, extent=(0, across, down, 0), aspect="auto")
         if labels is not None:
             figures |= _retrievals(spaces, labels, pictures, options)
     paths = {
