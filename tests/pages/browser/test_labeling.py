@@ -145,7 +145,7 @@ def test_learn_again_shows_before_and_after(
     look(chrome, labeling.address, tab="labels")
     chrome.find("#learn").click()
     chrome.until("document.getElementById('learning').innerText.startsWith('Learning')")
-    labeling.learner.join()
+    labeling.learner.thread.join()
     chrome.until("document.getElementById('learning').innerText.startsWith('Learned from 90')")
     chrome.until("rpmlMaps.length === 2 && document.getElementById('other').value === 'learned'")
     assert "before" in chrome.text("#learning")

@@ -259,7 +259,7 @@ def test_learn_again(
         rows = [row for row, other in enumerate(sample.labels) if other == label][:8]
         store.assign(rows, label)
     assert post(labeling, "/api/learn", {})[1]["state"] == "working"
-    learner.join()
+    learner.thread.join()
     done = labeling.json("/api/learn")
     assert done["state"] == "ready", done
     assert done["n_labeled"] == 120
@@ -282,6 +282,6 @@ def test_learning_can_be_cancelled(store: LabelStore, learner: Labeling, sample:
         store.labels[row] = label
     learner.learn(b"")
     learner.cancel(b"")
-    learner.join()
+    learner.thread.join()
     assert learner.fit["state"] == "idle"
     assert "learned" not in learner.catalog.indices

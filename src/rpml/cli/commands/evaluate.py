@@ -62,10 +62,8 @@ def run(
         queries = min(len(y), MAX_QUERIES)
     else:
         report, source = console.reporter(), reading.open(features, excluded)
-        if fitted is None:
-            data = source.load()
-        else:
-            data = load_embedded(check_features(fitted, source, str(model)), source)
+        checked = fitted and check_features(fitted, source, str(model))
+        data = source.load() if checked is None else load_embedded(checked, source)
         X, y, n = data.values, reading.read_labels(path, data), len(data.values)
         if not (labeled := labeled_mask(y)).all():
             X, y = X[labeled], y[labeled]
@@ -89,16 +87,9 @@ def run(
     fields["classes"] = len(set(y.tolist()))
     named = {f"R@{k}": f"recall@{k}" for k in wanted}
     named |= {title: name for title, name in _CLUSTERING.items() if name in scores}
-    console.result(fields, scores_text([f"{len(y):,}", str(size)], named, scores))
-
-
-def scores_text(head: list[str], named: dict[str, str], scores: dict[str, float]) -> str:
-    """Format percentages, one column per score, with 95% intervals below where known."""
-    row = [f"{100 * scores[name]:.2f}" for name in named.values()]
-    below = [
-        f"{100 * scores[f'{name}_low']:.1f} to {100 * scores[f'{name}_high']:.1f}"
-        if f"{name}_low" in scores
-        else ""
-        for name in named.values()
-    ]
-    return text_table([["rows", "dim", *named], [*head, *row], ["95%", "", *below]])
+    columns = [["rows", f"{len(y):,}", "95%"], ["dim", str(size), ""]]
+    for title, name in named.items():
+        ends = [100 * scores[end] for end in (f"{name}_low", f"{name}_high") if end in scores]
+        interval = " to ".join(f"{end:.1f}" for end in ends)  # where known
+        columns.append([title, f"{100 * scores[name]:.2f}", interval])
+    console.result(fields, text_table(zip(*columns, strict=True)))

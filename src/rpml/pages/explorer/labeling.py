@@ -155,7 +155,6 @@ class Labeling:
     def __init__(self, catalog: Catalog, X: Array, store: LabelStore) -> None:
         self.catalog, self.X, self.store = catalog, X, store
         self._cancelled = False
-        self._thread: threading.Thread | None = None
         self._progress("idle")
 
     def _progress(self, state: str, stage: str = "", **result: object) -> None:
@@ -221,8 +220,8 @@ class Labeling:
             raise InputError(f"label at least {MIN_LABELED} items of two classes first")
         self._progress("working", "starting")
         self._cancelled = False
-        self._thread = threading.Thread(target=self._run, args=(labels,), daemon=True)
-        self._thread.start()
+        self.thread = threading.Thread(target=self._run, args=(labels,), daemon=True)
+        self.thread.start()
         return self.fit
 
     def cancel(self, body: bytes) -> Json:
@@ -232,10 +231,6 @@ class Labeling:
 
     def progress(self, query: Query) -> Json:
         return self.fit
-
-    def join(self) -> None:
-        if self._thread is not None:
-            self._thread.join()
 
     def _report(self, progress: Progress) -> bool:
         share = round(progress.done / max(1, progress.total), 3)
