@@ -233,6 +233,19 @@ def transposed_times(A: Array, B: Array) -> Array:
         return sum_chunks(product, len(A), shape, A.dtype, minimum)
 
 
+def outer(A: Array) -> Array:
+    """Compute A @ A.T, each entry once: at little more than half the cost of a product."""
+    out = aligned((len(A), len(A)), A.dtype)
+
+    def fill(_: int, start: int, stop: int) -> None:
+        np.matmul(A[start:stop], A[start:].T, out=out[start:stop, start:])
+        out[stop:, start:stop] = out[start:stop, stop:].T
+
+    with single_blas_thread():
+        run_chunks(fill, len(A), max(MIN_ROWS, _enough(A.size)))
+    return out
+
+
 def gram(A: Array) -> Array:
     """Compute A.T @ A, at half the cost of a product: numpy notices that both are one matrix."""
     return transposed_times(A, A)

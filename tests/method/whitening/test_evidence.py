@@ -137,8 +137,8 @@ def test_noise_is_left_to_pca_and_not_trained_on():
 def test_the_last_scatter_is_made_where_something_uses_it():
     X = np.random.default_rng(6).standard_normal((400, 40))
     data, _ = sampled(X)
-    cheap, choice = neighbor_scatter(data, np.random.default_rng(0), False)
-    full, same = neighbor_scatter(data, np.random.default_rng(0), True)
+    cheap, choice = neighbor_scatter(data, np.random.default_rng(0), 0)
+    full, same = neighbor_scatter(data, np.random.default_rng(0), 400)
     assert choice == same
     assert not choice.whitens
     assert np.abs(cheap - full).max() > 0

@@ -164,7 +164,9 @@ def test_scatter_across_values_is_large_where_the_noise_is():
     made = cross_scatter(X, v, np.cov(X.T), np.eye(X.shape[1]), 16)
     diagonal = np.diag(made.scatter)
     assert diagonal[:6].mean() > 2 * diagonal[6:].mean()
-    assert made.map(0.2, 16).shape == (X.shape[1], 16)
+    whitened, smoothed = made.map(0.2, 16), 0.8 * made.scatter
+    smoothed = smoothed + 0.2 * np.trace(made.scatter) / len(smoothed) * np.eye(len(smoothed))
+    assert np.allclose(whitened.T @ smoothed @ whitened, 0.8 * np.eye(len(smoothed)), atol=1e-4)
 
 
 def test_without_any_pair_the_scatter_is_a_sphere():

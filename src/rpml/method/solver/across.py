@@ -37,8 +37,7 @@ def training_gain(discounted: Discounted, rng: np.random.Generator) -> float:
     """
     falls = []
     for view in discounted.views:
-        inner = view.learned.all_axes(discounted.share, view.size)
-        Z = unit_rows(times(view.shortened, inner.astype(view.shortened.dtype)))
+        Z = unit_rows(times(view.shortened, view.maps[discounted.share]))
         untrained, made = Z[:, : view.size], view.made
         values = discounted.judged.nuisance.values[made]
         triplets = cross_triplets(untrained[made], values, const.JUDGED_TRIPLETS, rng)
@@ -46,7 +45,8 @@ def training_gain(discounted: Discounted, rng: np.random.Generator) -> float:
             continue
         problem = TripletObjective(Z[made], triplets, "constant", const.CROSS_ALPHA)
         start = SolverState(np.eye(Z.shape[1], view.size), None)
-        L = descend(problem, start, Stopping(const.JUDGED_ITERATIONS, decrease=1e-4)).L
+        stopping = Stopping(const.JUDGED_ITERATIONS, decrease=const.JUDGED_DECREASE)
+        L = descend(problem, start, stopping).L
         both = [untrained, times(Z, L.astype(Z.dtype))]
         before, after = log_ranks(discounted.judged, both, view.asked[: const.JUDGED_PAIRS]).T
         falls.append(before - after)

@@ -33,6 +33,7 @@ from rpml.method.whitening.neighborhoods import (
     Coordinates,
     Estimate,
     coordinates,
+    n_leading_axes,
     projected,
     whiten_by,
 )
@@ -143,14 +144,17 @@ def whiten_by_scatter(
     def along(spectrum: Spectrum, least: int = 0) -> Coordinates:
         return coordinates(X, rows, spectrum, unit, size, least)
 
-    data, least, ranking, made = along(spectrum), 0, None, None
+    # a nuisance is judged along more axes than neighbors alone can tell apart
+    more = along(spectrum, min(const.LEADING_AXES, len(rows)) if unwanted else 0)
+    data = more.leading(n_leading_axes(len(rows), more.W.shape[1], size))
+    ranking, made, width = None, None, data.W.shape[1]
     estimate, ignored = group_estimate(data, inputs.groups[rows], seed)
     if estimate is None or unwanted:  # as without groups
-        is_prior = bool(unwanted) or inputs.pairs is not None or classes is not None
-        usual = neighbor_scatter(data, np.random.default_rng(seed), is_prior)
+        is_prior = queries is not None or inputs.pairs is not None or classes is not None
+        n_prior = const.PRIOR_ROWS if is_prior else const.CROSS_PRIOR_ROWS if unwanted else 0
+        usual = neighbor_scatter(data, np.random.default_rng(seed), n_prior)
         estimate = estimate or usual
-    if unwanted:  # judged along more axes than neighbors alone can tell apart
-        more = along(spectrum, min(const.LEADING_AXES, len(rows)))
+    if unwanted:
         nuisance = None if inputs.nuisance is None else inputs.nuisance.subset(rows)
         if queries is not None:
             every = np.arange(len(queries))
@@ -159,9 +163,10 @@ def whiten_by_scatter(
         made, evidence = discount(judged, unwanted, spectrum, np.random.default_rng(seed))
     if made is not None:
         spectrum, discounted, ranking = made.spectrum, made.estimate, made.ranking
-        least = len(spectrum.variances)
-        size = min(size, least)
-        data = along(spectrum, least)
+        width = len(spectrum.variances)
+        size = min(size, width)
+        if inputs.groups.max() >= 0 or inputs.pairs is not None:
+            data = along(spectrum, width)
         estimate, ignored = group_estimate(data, inputs.groups[rows], seed)
         estimate = estimate or discounted
     if inputs.pairs is not None:
@@ -171,7 +176,7 @@ def whiten_by_scatter(
         ranking = None
     if classes is not None:
         known = classes[rows]
-        leading = along(spectrum, max(least, 2 * count_pairs(known)))
+        leading = along(spectrum, max(width, 2 * count_pairs(known)))
         estimate = label_scatter(leading, known, estimate, np.random.default_rng(seed))
         if "labels" in estimate[1].source:
             ranking = label_spread(leading, known, estimate[0])
@@ -179,7 +184,7 @@ def whiten_by_scatter(
     if inputs.supervision is not None and inputs.supervision.n_classes == 0:
         choice = replace(choice, labels_ignored="")  # nobody gave any
     applied = whiten_by(spectrum, estimate[0], choice, size, unit, ranking)
-    applied = replace(applied, matrix=applied.matrix[:, : data.W.shape[1]])
+    applied = replace(applied, matrix=applied.matrix[:, :width])
     if unwanted:
         after = shared_after(judged, whole, applied, np.random.default_rng(seed))
         choice = replace(choice, nuisance=replace(evidence, shared_after=after))

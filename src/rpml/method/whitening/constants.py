@@ -65,6 +65,7 @@ PAIR_MANY = 500  # pairs from which on that holds; with fewer it is the best one
 # Nuisance and queries: benchmarks/knowledge.py
 REMOVAL = 8.0  # times the variance a value explains that a direction loses
 CHECKED_ROWS = 2000  # whose nearest rows show how often a value is shared
+CROSS_PRIOR_ROWS = 2000  # as PRIOR_ROWS: more rows make pairs that outweigh the prior
 CROSS_HUB = 5  # nearest rows of a value whose mean similarity is subtracted
 CROSS_START = 0.3  # share of shrinkage in the space where pairs are found again
 CROSS_SHARES = (0.1, 0.2, 0.4, 0.6, 0.8)  # of shrinkage, strongest whitening first
@@ -83,10 +84,11 @@ CROSS_CLEAR = 2  # standard errors by which the gain must differ from none
 CROSS_TRAINS = 0.5  # the same of the gain by training; any from 0.4 to 1.3 decides alike
 CROSS_NEAR = 30  # nearest rows of its own value that may be an anchor's negative
 CROSS_ALPHA = 35.0  # degrees, of triplets across values; 30 gains less at 16 dimensions, 45 at 64
-CROSS_TRIPLETS = 40_000
-CROSS_JUDGED_ROWS = 2000  # as JUDGED_ROWS
+CROSS_TRIPLETS = 30_000  # 40,000 gain as much
+CROSS_JUDGED_ROWS, CROSS_AXES = 2000, 4  # as JUDGED_ROWS; axes per dimension that judge
 JUDGED_CROSS = 2000  # pairs per view that judge the whitening
 JUDGED_TRIPLETS, JUDGED_ITERATIONS = 20_000, 15  # of trainings that are only judged
+JUDGED_DECREASE = 3e-4  # relative decrease of the loss to stop at: 1e-4 decides alike
 JUDGED_PAIRS = 6000  # of a view, by which they are judged
 
 # Labels: trials, mostly on Omniglot; benchmarks/labels.py has what they give

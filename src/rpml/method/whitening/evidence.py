@@ -159,20 +159,20 @@ NO_GAIN = Interval(0.0, 0.0, 0.0)  # PCA over PCA
 
 @single_blas_thread()
 def neighbor_scatter(
-    data: Coordinates, rng: np.random.Generator, is_prior: bool = True
+    data: Coordinates, rng: np.random.Generator, prior_rows: int = const.PRIOR_ROWS
 ) -> Estimate:
     """The scatter within cross-fitted neighborhoods, and how it is used.
 
-    Where PCA is chosen, `is_prior` says whether pairs or labels may still use the scatter; if not,
-    it is that of the rows that judged it.
+    Where PCA is chosen, what is known of the rows may still use the scatter, which so many rows
+    then make; if 0, it is that of the rows that judged it.
     """
     n, q = data.W.shape
     if (reason := _too_little(data)) != "":
         return np.eye(q), ScatterChoice("none", np.inf, {}, reason, trains=False, gain=NO_GAIN)
     gains = RankGains(data, rng)
     choice, correlation = choose(gains, data.n_components), gains.correlation
-    if choice.whitens or is_prior:
-        rows = rng.permutation(n)[: const.FINAL_ROWS if choice.whitens else const.PRIOR_ROWS]
+    if choice.whitens or prior_rows:
+        rows = rng.permutation(n)[: const.FINAL_ROWS if choice.whitens else prior_rows]
         sample, repeats = data.subset(rows), const.FINAL_REPEATS
         correlation = taught_correlation(sample, correlation, repeats, rng)
     return scatter_of(correlation, data.deviations), choice

@@ -20,7 +20,7 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
+from scipy import linalg, sparse
 
 from rpml.method.graph.heaps import nearest_others
 from rpml.method.whitening import constants as const
@@ -193,9 +193,10 @@ def representatives(groups: Groups) -> tuple[Index, Index]:
 
 
 def group_means(Z: Array, of_row: Index) -> Array:
-    sums = np.zeros((of_row.max() + 1, Z.shape[1]), Z.dtype)
-    np.add.at(sums, of_row, Z)
-    return np.asarray(sums / np.bincount(of_row)[:, None].astype(Z.dtype))
+    sizes = np.bincount(of_row, minlength=1)
+    ends = np.ones(len(Z), Z.dtype), (of_row, np.arange(len(Z)))
+    sums = sparse.csr_matrix(ends, shape=(len(sizes), len(Z))) @ Z
+    return np.asarray(sums / np.maximum(sizes, 1)[:, None].astype(Z.dtype))
 
 
 def sample_rows(groups: Groups, limit: int, rng: np.random.Generator) -> Index:

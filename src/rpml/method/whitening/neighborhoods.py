@@ -22,7 +22,7 @@ from rpml.method.whitening import constants as const
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum
 from rpml.runtime.compiled import VECTORIZED, compiled
 from rpml.runtime.rows import Array, float_dtype, unit_rows
-from rpml.runtime.threads import times, transposed_times
+from rpml.runtime.threads import outer, times, transposed_times
 
 if TYPE_CHECKING:
     from rpml.method.whitening.evidence import ScatterChoice
@@ -151,7 +151,8 @@ def whitening_map(scatter: Array, spread: Array, shrinkage: float, n_components:
     # the shrinkage drowns the scatter, or there is none: the principal axes themselves
     if np.isinf(shrinkage) or not scatter.any():
         return np.eye(q)
-    smoothed = scatter + shrinkage * np.trace(scatter) / n_components * np.eye(q)
+    added = shrinkage * float(np.trace(scatter)) / n_components
+    smoothed = scatter + added * np.eye(q, dtype=scatter.dtype)
     diagonal = np.diag(spread)
     if np.count_nonzero(spread) == q and diagonal.min() > 0:  # a standard eigenproblem is cheaper
         deviations = np.sqrt(diagonal)
@@ -266,10 +267,11 @@ def random_halves(q: int, rng: np.random.Generator) -> Mask:
     return np.stack([first, ~first], axis=1).reshape(-1)[:q]
 
 
-def similarities(rows: Array, queries: Index) -> Array:
-    """Cosines of the queries, which are among the rows, to all rows; to itself below any cosine."""
+def similarities(rows: Array, queries: Index | None = None) -> Array:
+    """Cosines of the queries, or all rows, to all rows; to itself below any cosine."""
     rows = unit_rows(rows)
-    similarity = times(rows[queries], rows.T)
+    similarity = outer(rows) if queries is None else times(rows[queries], rows.T)
+    queries = np.arange(len(rows)) if queries is None else queries
     similarity[np.arange(len(queries)), queries] = -2
     return similarity
 
@@ -281,8 +283,8 @@ def count_higher(scores: Array, rows: Index, chosen: Index) -> Index:
     for i in range(len(rows)):
         own = scores[rows[i]]
         bar, count = own[chosen[i]], np.int32(0)
-        for score in own:
-            count += np.int32(score > bar)
+        for j in range(len(own)):  # eight times as fast as over the scores themselves
+            count += np.int32(1) if own[j] > bar else np.int32(0)
         counts[i] = count
     return counts
 

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rpml.method.whitening import constants as const
+from rpml.method.whitening.groups import group_means
 from rpml.method.whitening.neighborhoods import similarities, whitening_map
-from rpml.runtime.compiled import compiled
-from rpml.runtime.rows import Array, top_columns, unit_rows
+from rpml.runtime.compiled import VECTORIZED, compiled
+from rpml.runtime.rows import Array, top_columns
 from rpml.runtime.threads import times, transposed_times
 
 Index = NDArray[np.intp]
@@ -91,9 +92,7 @@ def _explained(Y: Array, column: NDArray[np.generic]) -> tuple[Array, Array, flo
     known = column.astype(np.intp) >= 0
     codes = np.unique(column[known], return_inverse=True)[1]
     counts = np.bincount(codes, minlength=1)
-    means = np.zeros((len(counts), Y.shape[1]), Y.dtype)
-    np.add.at(means, codes, Y[known])
-    means /= np.maximum(counts, 1)[:, None].astype(Y.dtype)
+    means = group_means(Y[known], codes)
     centered = means - means.mean(axis=0)
     fitted[known] = centered[codes]
     return centered / np.sqrt(len(counts)), fitted, float(np.mean(1 / np.maximum(counts, 1)))
@@ -112,64 +111,72 @@ def comparable_rows(values: Index, rng: np.random.Generator) -> Index:
 def cross_pairs(rows: Array, values: Index, k: int = 1) -> Index:
     """Return (m, 2) rows of different values that are each other's k nearest of these values."""
     order = np.argsort(values, kind="stable")
-    rows, names = unit_rows(rows[order]), np.unique(values[order], return_inverse=True)[1]
+    names = np.unique(values[order], return_inverse=True)[1]
     bounds = np.searchsorted(names, np.arange(names.max() + 2))
-    similarity = times(rows, rows.T)
+    similarity = similarities(rows[order])
     hubs = np.empty((len(bounds) - 1, len(rows)), similarity.dtype)
-    nearest = np.full((len(rows), len(hubs), k), -1)
-    mean_of_nearest(similarity, bounds, const.CROSS_HUB, hubs)
-    nearest_by_value(similarity, names, bounds, hubs, nearest)
+    nearest = np.full((k, *hubs.shape), -1, np.int32)
+    mean_of_nearest(similarity, bounds, hubs)
+    nearest_by_value(similarity, bounds, hubs, nearest)
+    second = nearest.transpose(2, 1, 0).ravel()
     first = np.repeat(np.arange(len(rows)), len(hubs) * k)
-    second = nearest.ravel()
     upper = first < second
     first, second = first[upper], second[upper]
-    mutual = (nearest[second, names[first]] == first[:, None]).any(axis=1)
+    mutual = (nearest[:, names[first], second] == first).any(axis=0)
     return np.asarray(order[np.stack([first[mutual], second[mutual]], axis=1)])
 
 
-@compiled()
-def mean_of_nearest(similarity: Array, bounds: Index, k: int, out: Array) -> None:
-    """Set out[v, i] to the mean of the k largest similarities of row i to the rows of value v."""
-    largest = np.empty(k + 1, similarity.dtype)
-    largest[k] = np.inf
-    for i in range(len(similarity)):
+HUB = const.CROSS_HUB  # known to the compiler, which writes a loop of so many steps out
+LANES = 1024  # columns of the similarities that are read together: they stay in the cache
+
+
+@compiled(VECTORIZED)
+def mean_of_nearest(similarity: Array, bounds: Index, out: Array) -> None:
+    """Set out[v, i] to the mean of the largest similarities of row i to the rows of value v."""
+    n, largest = len(similarity), np.empty((HUB, LANES), similarity.dtype)
+    for start in range(0, n, LANES):
+        width = min(LANES, n - start)
         for v in range(len(bounds) - 1):
-            largest[:k] = -np.inf
+            largest[:] = -np.inf
             for j in range(bounds[v], bounds[v + 1]):
-                score = similarity[i, j]
-                if score > largest[0]:  # which gives way to it
-                    at = 1
-                    while score > largest[at]:
-                        largest[at - 1] = largest[at]
-                        at += 1
-                    largest[at - 1] = score
-            size = min(k, bounds[v + 1] - bounds[v])
-            out[v, i] = largest[k - size : k].mean()
+                similar = similarity[j, start : start + width]
+                for i in range(width):
+                    score = similar[i]
+                    for rank in range(HUB):  # each gives way to a larger one
+                        kept = largest[rank, i]
+                        largest[rank, i] = kept if kept > score else score
+                        score = score if kept > score else kept
+            size = min(HUB, bounds[v + 1] - bounds[v])
+            out[v, start : start + width] = largest[:size, :width].sum(axis=0) / size
 
 
-@compiled()
-def nearest_by_value(
-    similarity: Array, names: Index, bounds: Index, hubs: Array, nearest: Index
-) -> None:
-    """Fill nearest[i, v] with the rows of value v, not its own, that are nearest to row i by CSLS.
+@compiled(VECTORIZED)
+def nearest_by_value(similarity: Array, bounds: Index, hubs: Array, nearest: Index) -> None:
+    """Fill nearest[:, v, i] with the rows of value v, not its own, that are nearest to row i.
 
-    Of its last axis, so many are found; equally near rows come in their order.
+    By CSLS; equally near rows come in their order.
     """
-    k = nearest.shape[2]
-    best = np.empty(k, similarity.dtype)
-    for i in range(len(similarity)):
-        for v in range(len(bounds) - 1):
-            if v == names[i]:
-                continue
-            best[:] = -np.inf
-            for j in range(bounds[v], bounds[v + 1]):
-                score, at = 2 * similarity[i, j] - hubs[names[i], j], k
-                while at > 0 and score > best[at - 1]:
-                    if at < k:
-                        best[at], nearest[i, v, at] = best[at - 1], nearest[i, v, at - 1]
-                    at -= 1
-                if at < k:
-                    best[at], nearest[i, v, at] = score, j
+    half = hubs.dtype.type(0.5)
+    best, bar = np.empty((2, LANES), hubs.dtype)
+    found, last = np.empty((2, LANES), np.int32)
+    for own in range(len(hubs)):
+        for start in range(bounds[own], bounds[own + 1], LANES):
+            width = min(LANES, bounds[own + 1] - start)
+            for v in range(len(hubs)):
+                best[:width], found[:width] = np.inf, -1
+                for rank in range(len(nearest) if v != own else 0):
+                    bar[:], last[:] = best, found  # only rows after those are looked at
+                    best[:width], found[:width] = -np.inf, -1
+                    for j in range(bounds[v], bounds[v + 1]):
+                        hub, row = half * hubs[own, j], np.int32(j)
+                        similar = similarity[j, start : start + width]
+                        for i in range(width):
+                            score = similar[i] - hub
+                            after = (score < bar[i]) | ((score == bar[i]) & (row > last[i]))
+                            higher = after & (score > best[i])
+                            best[i] = score if higher else best[i]
+                            found[i] = row if higher else found[i]
+                    nearest[rank, v, start : start + width] = found[:width]
 
 
 def cross_triplets(rows: Array, values: Index, limit: int, rng: np.random.Generator) -> Index:
@@ -185,7 +192,7 @@ def cross_triplets(rows: Array, values: Index, limit: int, rng: np.random.Genera
         same = np.flatnonzero(values == value)
         if len(same) > 1:
             count[same] = k = min(const.CROSS_NEAR, len(same) - 1)
-            near[same, :k] = same[top_columns(similarities(rows[same], np.arange(len(same))), k)]
+            near[same, :k] = same[top_columns(similarities(rows[same]), k)]
     pairs = pairs[count[pairs[:, 0]] > 0][: limit // 2].repeat(2, axis=0)
     anchors = pairs[:, 0]
     return np.column_stack([pairs, near[anchors, rng.integers(0, count[anchors])]])
@@ -203,13 +210,12 @@ class CrossScatter:
     """That were found before any scatter."""
 
     def map(self, share: float, size: int) -> Array:
-        """Return the map (q, size) by the scatter, of which a `share` is shrunk to a sphere."""
-        return self.all_axes(share, size)[:, :size]
+        """Return the map (q, q) by the scatter, of which a `share` is shrunk to a sphere.
 
-    def all_axes(self, share: float, size: int) -> Array:
-        """Return that map with the axes (q, q) beyond its size."""
-        shrinkage = self.shrinkage(share, size)
-        return whitening_map(self.scatter, self.ranking(share), shrinkage, size)
+        Its first `size` axes are for an embedding of that size. In single precision, for judging.
+        """
+        scatter, ranking = (a.astype(np.float32) for a in (self.scatter, self.ranking(share)))
+        return whitening_map(scatter, ranking, self.shrinkage(share, size), size)
 
     def ranking(self, share: float) -> Array:
         """Return by what axes are ranked: what rows differ in beyond such pairs."""
@@ -251,7 +257,7 @@ def cross_scatter(
         scatter = weight * scatter + (1 - weight) * scaled
         made = CrossScatter(scatter, spread, n_pairs)
         if not last:
-            seen = times(Y, made.map(const.CROSS_START, size).astype(Y.dtype))
+            seen = times(Y, made.map(const.CROSS_START, size)[:, :size])
     else:
         return made
     return CrossScatter(np.eye(q) * np.trace(spread) / q, spread, n_pairs)

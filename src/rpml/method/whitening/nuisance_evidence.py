@@ -83,6 +83,11 @@ class KnownRows:
         nuisance = self.nuisance.subset(rows)
         return replace(self, Y=self.Y[rows], nuisance=nuisance, asks=self.asks[rows])
 
+    def leading(self, n: int) -> KnownRows:
+        """Return the rows on the first n axes."""
+        spread, prior = (matrix[:n, :n] for matrix in (self.spread, self.prior))
+        return replace(self, Y=self.Y[:, :n], spread=spread, prior=prior)
+
 
 @dataclass(frozen=True)
 class View:
@@ -92,7 +97,8 @@ class View:
     """(n, q / 2) the rows on these axes, after the removal."""
     made: Index
     """The rows that made the maps."""
-    learned: CrossScatter
+    maps: dict[float, Array]
+    """Of these axes, per share of shrinkage."""
     size: int
     asked: Index
     """(m, 2) mutual neighbors on the other axes, of which the first did not make the maps."""
@@ -135,6 +141,8 @@ def discount(
     K, n_removed = removal(rows.Y, rows.nuisance.columns)
     spectrum, made, size = _discounted(comparable, K, spectrum)
     judged = comparable.subset(rng.permutation(len(comparable.Y))[: const.CROSS_JUDGED_ROWS])
+    if not rows.only_queries:  # which are few, so that all axes have to tell
+        judged = judged.leading(const.CROSS_AXES * rows.n_components)
     views = list(_views(judged, rng))
     if rows.only_queries and judged.asks.sum() < const.FEW_QUERIES:
         views += _views(judged, rng)
@@ -258,7 +266,8 @@ def shared(Y: Array, values: Index, asks: Mask, rng: np.random.Generator) -> tup
     names, asking = values[known], np.flatnonzero(asks[known])
     if len(asking) == 0:
         return 0.0, 0.0
-    found = names[similarities(Y[known], asking).argmax(axis=1)] == names[asking]
+    everyone = None if len(asking) == len(known) else asking
+    found = names[similarities(Y[known], everyone).argmax(axis=1)] == names[asking]
     counts = np.bincount(names)[names[asking]]
     return float(found.mean()), float(((counts - 1) / max(1, len(known) - 1)).mean())
 
@@ -287,7 +296,8 @@ def neighborhood_scatter(rows: KnownRows, made: Index, rng: np.random.Generator)
     deviations = np.sqrt(np.diag(rows.spread))
     W = rows.Y[made] / deviations.astype(rows.Y.dtype)
     data = Coordinates(W, deviations, rows.n_components)
-    return scatter_of(cross_fitted_correlation(data, const.JUDGED_REPEATS, rng), deviations)
+    repeats = const.JUDGED_REPEATS if rows.only_queries else 1  # which decides alike otherwise
+    return scatter_of(cross_fitted_correlation(data, repeats, rng), deviations)
 
 
 def _view(rows: KnownRows, made: Index, prior: Array, seen: Mask, asked: Index) -> View | None:
@@ -309,11 +319,11 @@ def _view(rows: KnownRows, made: Index, prior: Array, seen: Mask, asked: Index) 
     else:
         shrinkage = rows.choice.shrinkage
         usual = whitening_map(scatter, spread, shrinkage, rows.n_components)[:, :size]
-    maps = [learned.map(share, size) for share in rows.shares]
-    by_share = [times(shortened, A.astype(Y.dtype)) for A in maps]
+    maps = {share: learned.map(share, size) for share in rows.shares}
+    by_share = [times(shortened, A[:, :size]) for A in maps.values()]
     embeddings = [times(Y, usual.astype(Y.dtype)), Y[:, :size], *by_share]
     ranks = log_ranks(rows, embeddings, asked[: const.JUDGED_CROSS])
-    return View(shortened, frequent, learned, size, asked, ranks)
+    return View(shortened, frequent, maps, size, asked, ranks)
 
 
 def _shortened(rows: KnownRows, made: Index, Y: Array) -> tuple[Array, Array]:
