@@ -66,7 +66,7 @@ def run(
     require("starlette", "explore", "rpml explore")
     require("uvicorn", "explore", "rpml explore")
     from rpml.io.features.labels import read_metadata
-    from rpml.pages.explorer.app import LOOPBACK, address, make_app, make_server, open_socket
+    from rpml.pages.explorer.app import address, make_app, make_server, open_socket, warning
     from rpml.pages.explorer.catalog import MIN_ROWS, make_catalog, start_work
     from rpml.pages.explorer.index import ExactIndex
     from rpml.pages.explorer.labeling import Labeling, LabelStore, check_labels_file
@@ -98,12 +98,8 @@ def run(
             f"once drawn, the map is kept in {cached} for the next start (--no-cache: it is not)"
         )
     start_work(catalog, values, seed, tree, cached)
-    if host not in LOOPBACK:
-        say(
-            f"rpml: warning: the explorer listens on {host}: everybody who can reach this machine "
-            "can see the items, their pictures and labels; there is no password",
-            err=True,
-        )
+    if loud := warning(host):
+        say(f"rpml: warning: {loud}", err=True)
     url = address(listener)
     console.result({"address": url}, f"exploring on {url}  (Ctrl-C stops it)")
     sys.stdout.flush()

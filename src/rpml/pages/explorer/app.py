@@ -306,6 +306,15 @@ def address(listener: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
+def warning(host: str) -> str | None:
+    if host in LOOPBACK:
+        return None
+    return (
+        f"the explorer listens on {host}: everybody who can reach this machine can see the items, "
+        "their pictures and labels; there is no password"
+    )
+
+
 def make_server(app: ASGIApp) -> uvicorn.Server:
     """Return a server of plain HTTP, without logs, for this application only."""
     return uvicorn.Server(
