@@ -18,6 +18,46 @@ def test_a_million_rows_as_measured(monkeypatch):
     assert measured < fit_memory(MILLION, 1_000_000, LIKE, mapped=False)[1] < 1.2 * measured
 
 
+@pytest.mark.parametrize(
+    ("model", "shape", "dtype", "peak"),
+    [  # what takes most: the scatter, the graph, the embedded rows, the triplets
+        (
+            RPML(8, n_neighbors=2, triplets_per_anchor=1),
+            (15_000, 600),
+            "float32",
+            16 * 15_000 * 512,
+        ),
+        (
+            RPML(64, n_neighbors=400, max_triplets=10, subsample=None),
+            (90_001, 96),
+            "float64",
+            90_001 * 96 * 8 + 34 * 400 * 90_001,
+        ),
+        (
+            RPML(96, n_neighbors=5, subsample=None),
+            (50_000, 100),
+            "float16",
+            50_000 * 100 * 4 + 8 * 5 * 50_000 + 50_000 * 96 * 4 * (4 + 3) + 60 * 4 * 50_000,
+        ),
+        (
+            RPML(n_neighbors=5, triplets_per_anchor=90, max_triplets=5_000_000, subsample=70_000),
+            (250_007, 300),
+            "float32",
+            70_000 * 300 * 4 * 2  # the sample itself, and preprocessed
+            + 8 * 5 * 70_000 + 70_000 * 128 * 4 * (4 + 3) + 60 * 5_000_000,
+        ),
+    ],
+)  # fmt: skip
+def test_the_terms_of_the_peak(model, shape, dtype, peak, monkeypatch):
+    monkeypatch.setattr("rpml.method.settings.thread_count", lambda: 3)
+    (n, d), like = shape, np.empty((0, shape[1]), dtype)
+    held = 300 * 2**20 + peak
+    n_used = min(n, model.subsample or n)
+    blocks = min(WORKING_MEMORY // 2, 17 * n_used * d)
+    assert fit_memory(model, n, like, mapped=True) == (held, held + blocks)
+    assert fit_memory(model, n, like, mapped=False)[0] == held + n * d * like.dtype.itemsize
+
+
 def test_mapped_rows_take_nothing():
     read, mapped = (fit_memory(MILLION, 1_000_000, LIKE, mapped)[0] for mapped in (False, True))
     assert read - mapped == 4 * 128 * 1_000_000

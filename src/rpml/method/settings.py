@@ -191,12 +191,12 @@ def fit_memory(settings: FitSettings, n: int, like: Array, mapped: bool) -> tupl
     own = ((0 if mapped else n_read) + (n if n_read > n else 0)) * d * like.dtype.itemsize
     rows = n * n_axes * number  # preprocessed
     whitening = 16 * min(n, SCATTER_ROWS) * n_axes
-    # 8 bytes per neighbor; the graph in both directions, and a copy while they are merged
-    search, graph = rows + 16 * n_edges, rows + 34 * n_edges
+    # the graph in both directions, and a copy while they are merged: more than their search
+    graph = rows + 34 * n_edges
     moving = n * size * number * (4 + min(thread_count(), SUM_CHUNKS))
     n_triplets = min(settings.max_triplets, settings.triplets_per_anchor * n)
     solver = rows + 8 * n_edges + moving + 60 * n_triplets
-    held = BASE_MEMORY + own + max(whitening, search, graph, solver)
+    held = BASE_MEMORY + own + max(whitening, graph, solver)
     return held, held + min(WORKING_MEMORY // 2, 17 * n * d)  # less for few rows
 
 
