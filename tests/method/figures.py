@@ -214,6 +214,12 @@ def across():
     return {"removed": removed, "trained": trained, "number": numbered}
 
 
+def wide():
+    """More axes than are looked at."""
+    X, _, v = translations(n=300, languages=2, d=530)
+    return of_model(fitted(X.astype(np.float32), 8, known={"nuisance": v}), X)
+
+
 def asked():
     """Many queries, few queries, and queries along with a nuisance."""
     rng = np.random.default_rng(0)
@@ -342,7 +348,6 @@ def codes():
 
 
 PROBLEMS = (
-    constants,
     cells,
     authority,
     turned,
@@ -355,6 +360,7 @@ PROBLEMS = (
     labeled,
     constrained,
     across,
+    wide,
     asked,
     stochastic,
     samplers,
@@ -367,4 +373,6 @@ PROBLEMS = (
 )
 
 if __name__ == "__main__":
-    STORED.write_text(json.dumps({f.__name__: f() for f in PROBLEMS}, indent=0) + "\n")
+    STORED.write_text(
+        json.dumps({f.__name__: f() for f in (constants, *PROBLEMS)}, indent=0) + "\n"
+    )

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.method.figures import PROBLEMS, STORED
+from tests.method.figures import PROBLEMS, STORED, constants
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 EXPECTED = json.loads(STORED.read_text())
@@ -42,6 +42,13 @@ def differences(found, stored, path="", size=1e-2):
     else:
         same = found == stored
     return [] if same else [f"{path}: {found} instead of {stored}"]
+
+
+def test_a_constant_has_its_stored_value():
+    """One that is new or gone is no change of a value."""
+    found = constants()
+    stored = {name: EXPECTED["constants"].get(name, values) for name, values in found.items()}
+    assert found == stored
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.__name__)

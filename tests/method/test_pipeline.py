@@ -100,6 +100,23 @@ def test_a_stage_is_found_again_for_the_same_inputs_only():
         np.testing.assert_array_equal(mixed.transform(X), alone.transform(X))
 
 
+def test_the_solver_is_stored_every_ten_iterations(monkeypatch):
+    X, _ = blobs()
+    store, stored = MemoryStore(), []
+    save = store.save
+
+    def listen(name, arrays, metadata):
+        save(name, arrays, metadata)
+        if name == "optimizer":
+            stored.append(metadata["iteration"])
+
+    monkeypatch.setattr(store, "save", listen)
+    model = RPML(4, n_neighbors=12, training="always", tol=0.0, max_iter=25, random_state=0)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(X, store=store)
+    assert stored == [10, 20]
+
+
 def subsampled(X, **inputs):
     model = RPML(4, n_neighbors=8, max_iter=3, subsample=100, random_state=0, training="always")
     with warnings.catch_warnings():

@@ -104,6 +104,15 @@ def test_any_scale(scale, metric):
     np.testing.assert_allclose(scaled.distances, plain.distances * factor, rtol=1e-4)
 
 
+@pytest.mark.parametrize(("apart", "again"), [(0.065, 4), (0.073, 0)])
+def test_rows_are_searched_again_where_float32_is_off_by_a_ten_thousandth(apart, again, caplog):
+    # products of unit rows are off by up to 4 eps, which is 1e-4 of the squared distance 0.069**2
+    X = np.array([[1, 0], [1, apart], [-1, 0], [-1, -apart]], np.float32)
+    with caplog.at_level("INFO", "rpml.method.graph.neighbors"):
+        nearest_neighbors(X, 1, metric="euclidean")
+    assert [record.args[0] for record in caplog.records] == ([again] if again else [])
+
+
 def test_zero_rows_are_at_right_angles_to_all_under_cosine():
     X = np.vstack([np.zeros((2, 3)), np.eye(3), -np.eye(3)])
     found = nearest_neighbors(X, 7, metric="cosine")

@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rpml.method.objective.triplet_loss import TripletObjective, angular_factor, loss_and_gradients
+from rpml.method.objective.triplet_loss import (
+    TripletObjective,
+    angular_factor,
+    as_float_rows,
+    loss_and_gradients,
+)
 from rpml.method.solver.conjugate_gradient import PolarCurve
 from tests import paper_loops
 from tests.problems import ALL_WEIGHTS, random_problem
@@ -188,3 +193,8 @@ def test_wrong_arguments_are_named(change, message):
 
 def test_angle_of_45_degrees_gives_four():
     assert angular_factor(45.0) == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(("size", "dtype"), [(1e14, "float32"), (1e16, "float64")])
+def test_rows_whose_squares_overflow_are_float64(size, dtype):
+    assert as_float_rows(np.full((2, 3), size, np.float32)).dtype == dtype

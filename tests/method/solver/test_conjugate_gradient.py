@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pymanopt.manifolds import Euclidean, Grassmann, Product
 
-from rpml.method.objective.triplet_loss import loss_and_gradients
+from rpml.method.objective.triplet_loss import TripletObjective, loss_and_gradients
 from rpml.method.solver.conjugate_gradient import (
     SolverState,
     Stopping,
@@ -195,3 +195,17 @@ def test_steps_that_climb_have_not_converged():
     assert result.n_iter == 20
     assert result.history["loss"][-1] > 1e6 * result.history["loss"][0]
     assert (result.converged, result.message) == (False, "max_iter reached")
+
+
+def test_a_gradient_of_zero_is_within_any_tolerance():
+    problem = TripletObjective(np.zeros((3, 4)), [[0, 1, 2]], "constant", 45.0)
+    result = descend(problem, SolverState(np.eye(4, 2), None), Stopping(gradient=0.0))
+    assert (result.n_iter, result.message) == (0, "converged: gradient norm below tolerance")
+
+
+def test_double_precision_ends_at_a_gradient_of_a_hundred_millionth_per_triplet():
+    X, triplets, L, _ = random_problem(3, T=50)
+    result = fit_triplets(X, triplets, L, weight="constant", max_iter=500, tol=0.0)
+    *before, last = np.array(result.history["gradient_norm"]) / len(triplets)
+    assert result.message == "converged: gradient norm below tolerance"
+    assert last <= 1e-8 < min(before)

@@ -237,7 +237,7 @@ def _correlate(
         total[measured] += _correlation(columns(W, unseen), graph)
         count[measured] += 1
     correlation = total / np.maximum(count, 1)
-    return np.asarray(correlation * (const.KAPPA / max(1.0, _largest_beyond_one(correlation))))
+    return np.asarray(correlation * (const.KAPPA / _largest_beyond_one(correlation)))
 
 
 def _largest_beyond_one(correlation: Array) -> float:
