@@ -1,8 +1,9 @@
 """Change the code in one place at a time and see whether a test fails: make mutants N=100.
 
 cosmic-ray finds the places; a random sample of N is tried in a clone of the last commit. A change
-is tried on the tests of its folder first, a survivor of those on all tests of the method. Tests
-judge a change only after they have passed without one, in the same clone and environment.
+is tried on the stored figures first, which are quick and notice most; a survivor of those on the
+tests of its folder, then on all tests of the method. Tests judge a change only after they have
+passed without one, in the same clone and environment.
 
 python scripts/mutants.py N [SEED [FOLDER ...]]
 """
@@ -26,6 +27,7 @@ from cosmic_ray.work_db import WorkDB, use_db
 from cosmic_ray.work_item import MutationSpec, TestOutcome, WorkResult
 
 MUTATED = ("src/rpml/method", "src/rpml/evaluation/metrics", "src/rpml/search")
+FIGURES = "tests/method/test_figures.py"
 ALL_TESTS = ("tests/method", "tests/estimator", "tests/evaluation", "tests/search")
 PYTEST = f"{sys.executable} -m pytest -x -q -p no:cacheprovider "
 TIMES_AS_LONG = 4  # a change that makes the tests run so much longer is caught, too
@@ -73,10 +75,11 @@ def judged(mutation: MutationSpec, tests: str) -> WorkResult:
 
 
 def tried(mutation: MutationSpec) -> WorkResult:
-    """The verdict of the nearest tests and, if they pass, of all tests of the method."""
-    result = judged(mutation, own_tests(mutation.module_path))
-    if result.test_outcome == TestOutcome.SURVIVED:
-        result = judged(mutation, " ".join(ALL_TESTS))
+    """The verdict of the first tests that notice the change, or of all tests of the method."""
+    for tests in (FIGURES, own_tests(mutation.module_path), " ".join(ALL_TESTS)):
+        result = judged(mutation, tests)
+        if result.test_outcome != TestOutcome.SURVIVED:
+            break
     return result
 
 
