@@ -145,7 +145,7 @@ def model_arrays(estimator: Embedding, exemplars: bool = False, training: bool =
         arrays["code_ranges"] = np.stack([ranges.low, ranges.high, ranges.growth])
     if (learned := estimator.product_codec_) is not None:
         arrays["product_codebooks"] = learned.centroids
-        arrays["product_rotation"] = learned.rotation
+        arrays["product_rotation"] = learned.rotation.astype(np.float32)
     if estimator.similarity_scale_ is not None:
         scale = estimator.similarity_scale_
         arrays["similarity_quantiles"] = np.stack([scale.levels, scale.random, scale.nearest])
@@ -263,6 +263,7 @@ def _rebuild(cls: type[Model], arrays: Arrays, metadata: Json) -> Model:
     model.product_codec_ = None
     if (books := arrays.get("product_codebooks")) is not None:
         size, rotation = len(model.components_), arrays.get("product_rotation")
+        rotation = None if rotation is None else rotation.astype(np.float64)
         padded = len(books) * books.shape[2]
         if not 0 <= padded - size < max(len(books), 1) or (
             rotation is not None and rotation.shape != (size, padded)

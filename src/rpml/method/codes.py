@@ -297,8 +297,8 @@ def learn_codebooks(Y: Array, n_bytes: int, rng: np.random.Generator) -> Product
         if i >= UNTURNED_ROUNDS:
             decoded = centers[np.arange(n_bytes), codes].reshape(turned.shape)
             left, _, right = np.linalg.svd(rows.T @ decoded, full_matrices=False)
-            rotation = np.asarray(left @ right, np.float64)
-            turned = rows @ rotation.astype(np.float32)
+            turn = np.asarray(left @ right, np.float32)  # as a model file has it
+            rotation, turned = turn.astype(np.float64), rows @ turn
         groups = turned.reshape(len(rows), n_bytes, -1)
         centers = np.stack([_means(groups[:, m], codes[:, m], rng) for m in range(n_bytes)])
     return ProductCodec(centers, size, rotation)

@@ -257,10 +257,10 @@ class Index:
             return
         self._warned = True
         if self.recall is not None and self.recall < LOW_RECALL:
-            finer = "more bytes" if self.rescore == "int8" else "rescore='int8', or more bytes"
+            finer = "" if self.rescore == "int8" else "rescore='int8', or with "
             warnings.warn(
                 f"This index returns {self.recall:.0%} of the 10 nearest rows by the float "
-                f"embedding; {finer} would return more.",
+                f"embedding: one with {finer}more bytes would return more.",
                 stacklevel=3,
             )
 

@@ -25,6 +25,13 @@ def test_search_finds_what_the_library_finds(rpml, shared, vectors, index):
     assert hits[0]["score"] == pytest.approx(float(expected.scores[0, 0]), abs=1e-5)
 
 
+def test_low_recall_is_answered_by_an_option_of_index(rpml, shared, tmp_path):
+    out = tmp_path / "bits.index"
+    rpml("index", shared / "model.rpml", shared / "x.npy", "-o", out, "--codes", "binary")
+    warned = rpml("search", out, shared / "x.npy", "-o", tmp_path / "hits.csv").stderr
+    assert "one with --rescore int8, or with more bytes would return more" in warned
+
+
 @pytest.fixture(scope="module")
 def named(rpml, vectors, tmp_path_factory):
     """A folder with vectors whose columns have names, the same in another order, and a model."""

@@ -113,7 +113,7 @@ OPTION_OF = {
 }
 """Options of settings whose names do not occur in prose."""
 _SAME_NAME = (
-    *("weight", "solver", "subsample", "metric"),
+    *("weight", "solver", "subsample", "metric", "rescore"),
     *("patience", "epochs", "learning_rate", "seed"),
 )
 KINDS = ".npy, .npz, .parquet, .feather, .jsonl, .csv, .tsv, a folder of these, or - (stdin)"
