@@ -81,9 +81,7 @@ CROSS_EXCESS = 0.05  # by which neighbors must share the value beyond chance (Co
 CROSS_HANDICAP = 0.04  # rank gain that a map judged by half of the rows is worth more with all
 CROSS_AGREES = 0.5  # log rank by which mutual neighbors across values must be above chance
 CROSS_CLEAR = 2  # standard errors by which the gain must differ from none
-CROSS_TRAINS = (
-    0.5  # the same of the gain by training: +0.53 of Recall@1; leaving out a source gives +0.52
-)
+CROSS_TRAINS = 0.5  # the same of the gain by training: +0.53 of Recall@1, less a source +0.52
 CROSS_NEAR = 30  # nearest rows of its own value that may be an anchor's negative
 CROSS_ALPHA = 35.0  # degrees, of triplets across values; 30 gains less at 16 dimensions, 45 at 64
 CROSS_TRIPLETS = 30_000  # 40,000 gain as much
