@@ -295,7 +295,11 @@ class Trainer:
             self.optimizer.step()
         self._update_teacher()
         new = features.detach().cpu().numpy()
-        self._update_features(indices.rows, new)
+        momentum, stored = FEATURE_MOMENTUM, self.features
+        for i, x in zip(
+            indices.rows, new, strict=True
+        ):  # one by one: views of an image share a row
+            stored[i] = unit_rows((momentum * stored[i] + (1 - momentum) * x)[None])[0]
         return float(loss.detach()), float(np.linalg.norm(new.mean(axis=0)))
 
     def _update_teacher(self) -> None:
@@ -305,12 +309,6 @@ class Trainer:
         with torch.no_grad():
             for mean, value in pairs:
                 mean.lerp_(value, rate if value.requires_grad else 1.0)
-
-    def _update_features(self, rows: Indices, new: NDArray[np.float32]) -> None:
-        """One row after the other: a batch may hold several views of an image."""
-        momentum, features = FEATURE_MOMENTUM, self.features
-        for i, x in zip(rows, new, strict=True):
-            features[i] = unit_rows((momentum * features[i] + (1 - momentum) * x)[None])[0]
 
     def _check(self, loss: float, mean_norm: float, step: int) -> None:
         if not math.isfinite(loss):

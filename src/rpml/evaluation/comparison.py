@@ -44,10 +44,7 @@ logger = logging.getLogger(__name__)
 COMPARED_METHODS = ("raw", "random", *PCA_FAMILY, "rpml", "lda", "nca")
 DEFAULT_SEEDS = (0, 1, 2)
 DEFAULT_DIM = 128
-SCORES = (
-    *(f"recall@{k}" for k in KS),
-    *("nmi", "f", "precision", "recall", "recall@1 across"),
-)
+SCORES = (*(f"recall@{k}" for k in KS), *("nmi", "f", "precision", "recall", "recall@1 across"))
 FIGURES = ("neighbors_kept", "effective_rank", "hubness", "seconds")
 _BOUNDS = tuple(
     f"{name}_{end}" for name in ("nmi", "effective_rank", "hubness") for end in ("low", "high")

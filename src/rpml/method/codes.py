@@ -215,10 +215,7 @@ def round_to_steps(
 
 @compiled()
 def pack_levels(
-    rows: NDArray[np.generic],
-    edges: NDArray[np.generic],
-    bits: int,
-    codes: NDArray[np.generic],
+    rows: NDArray[np.generic], edges: NDArray[np.generic], bits: int, codes: NDArray[np.generic]
 ) -> None:
     """Set each byte of `codes` to the numbers of edges below its values."""
     per_byte, n = 8 // bits, len(rows)

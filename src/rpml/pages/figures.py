@@ -97,16 +97,11 @@ def _framed(
     paint = tuple(part / 255 for part in color)
     axes.add_patch(patches.Rectangle((x, y), 1, 1, color=paint, linewidth=0, zorder=-1))
     extent = (x + _FRAME, x + 1 - _FRAME, y + 1 - _FRAME, y + _FRAME)
-    axes.imshow(image if image.ndim == 3 else as_pixels(image), extent=extent, aspect="auto")
+    darkest = 255 / 225  # ink between 0 and 1 is drawn in gray, on white
+    axes.imshow(image, "gray_r", aspect="auto", vmin=0, vmax=darkest, extent=extent)
     if color == WRONG:
         corner = [(x + 1 - 4 * _FRAME, y), (x + 1, y), (x + 1, y + 4 * _FRAME)]
         axes.add_patch(patches.Polygon(corner, color=paint, linewidth=0, zorder=3))
-
-
-def as_pixels(ink: NDArray[np.generic]) -> NDArray[np.uint8]:
-    """Convert values to dark pixels on white, as RGB bytes."""
-    gray = (255 - 225 * np.clip(np.asarray(ink, dtype=np.float64), 0, 1)).astype(np.uint8)
-    return np.repeat(gray[..., None], 3, axis=2)
 
 
 class _Wrapper(TextWrapper):

@@ -132,10 +132,6 @@ def _as_model(W: Array, X: Array, message: str) -> RPML:
         "mean": np.zeros(len(W), np.float32),
         "matrix": (U * strength).astype(np.float32),
         "components": np.ascontiguousarray(Vt.T, np.float32),
-        "labels": np.empty(0, np.intp),
-        "triplets": np.empty((0, 3), np.intp),
-        "triplet_weights": np.empty(0),
-        "triplet_probabilities": np.empty(0),
     }
     metadata = {
         "settings": {"n_components": W.shape[1]},

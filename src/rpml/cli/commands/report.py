@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING
 from rpml.cli import options as opt
 from rpml.cli.command import Console, command
 from rpml.cli.options.knowledge import nuisance_files
-from rpml.cli.options.reading import (
-    EngineOptions,
-    ItemOptions,
-    LabeledReadingOptions,
-    short_names,
-)
+from rpml.cli.options.reading import EngineOptions, ItemOptions, LabeledReadingOptions, short_names
 from rpml.runtime.errors import InputError
 
 if TYPE_CHECKING:

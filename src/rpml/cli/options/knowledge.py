@@ -34,10 +34,7 @@ def nuisance_files(nuisance: str | None) -> list[str | None]:
 
 
 def read_knowledge(
-    nuisance: str | None,
-    queries: str | None,
-    data: Features,
-    reading: LabeledReadingOptions,
+    nuisance: str | None, queries: str | None, data: Features, reading: LabeledReadingOptions
 ) -> Json:
     """Return the arguments nuisance and queries of `RPML.fit`."""
     inputs: Json = {}

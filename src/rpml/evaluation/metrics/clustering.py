@@ -32,10 +32,7 @@ Floats = NDArray[np.float32]
 
 
 def clustering_scores(
-    Z: ArrayLike,
-    y: ArrayLike,
-    random_state: RandomState = 0,
-    metric: str = "cosine",
+    Z: ArrayLike, y: ArrayLike, random_state: RandomState = 0, metric: str = "cosine"
 ) -> dict[str, float]:
     """Cluster the embedding by k-means into as many clusters as classes and compare the two.
 

@@ -25,7 +25,7 @@ from rpml.runtime.rows import Array, Labels, unit_rows
 MAX_EXEMPLARS = 10_000  # of the largest clusters, so that models do not grow with the data
 CLUSTERINGS: dict[str, Callable[[int], Any]] = {
     # the ascent as printed, since triplets need small pure clusters
-    "aas": lambda k: AuthorityAscentShift(n_neighbors=k, metric="cosine", merge=None),
+    "aas": lambda k: AuthorityAscentShift(n_neighbors=k, metric="cosine", merge=None)
 }
 """Clusterings by name, built for a number of neighbors."""
 

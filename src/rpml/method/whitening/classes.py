@@ -185,7 +185,10 @@ def _spread_scatter(
             measured = np.ix_(~seen, ~seen)
             count[measured] += 1
             total[measured] += _class_correlation(columns(data.W, ~seen), named)
-    within = _within_from(total / np.maximum(count, 1))
+    correlation = total / np.maximum(count, 1)
+    # I - kappa C stays positive definite; wrong members only shrink C
+    top = max(float(np.linalg.eigvalsh(correlation)[-1]), const.LABEL_KAPPA / 2)
+    within = np.eye(q) - const.LABEL_KAPPA / top * correlation
     return within * np.outer(data.deviations, data.deviations)
 
 
@@ -215,9 +218,3 @@ def _class_correlation(B: Array, named: Labels) -> Array:
     across -= transposed_times(B, B * weight[g][:, None])
     scale = np.sqrt(np.maximum(np.einsum("ij,ij->j", B, B), 1e-9))
     return np.asarray(across / np.outer(scale, scale), np.float64)
-
-
-def _within_from(correlation: Array) -> Array:
-    """I - kappa C, kappa such that it stays positive definite: wrong members only shrink C."""
-    top = max(float(np.linalg.eigvalsh(correlation)[-1]), const.LABEL_KAPPA / 2)
-    return np.asarray(np.eye(len(correlation)) - const.LABEL_KAPPA / top * correlation)

@@ -156,11 +156,7 @@ def make_catalog(model: RPML, X: Array, items: Items, name: str = "") -> Catalog
 
 
 def start_work(
-    catalog: Catalog,
-    X: Array,
-    seed: int = 0,
-    tree: bool | None = None,
-    cache: Path | None = None,
+    catalog: Catalog, X: Array, seed: int = 0, tree: bool | None = None, cache: Path | None = None
 ) -> threading.Thread:
     """Compute the catalog's clusters and maps in a thread, so that searching need not wait.
 
