@@ -9,7 +9,12 @@ from sklearn.cluster import KMeans
 
 from rpml.evaluation.metrics import pair_scores
 from rpml.method.clustering.aas import AuthorityAscentShift
-from rpml.method.clustering.pseudo_labels import apply_supervision, as_clusterer, pseudo_labels
+from rpml.method.clustering.pseudo_labels import (
+    apply_supervision,
+    as_clusterer,
+    find_exemplars,
+    pseudo_labels,
+)
 from rpml.method.knowledge.constraints import as_labels, gather
 from tests.problems import blobs
 
@@ -135,3 +140,13 @@ def test_given_classes_win_over_clusters_neighbors_and_noise():
     labels = apply_supervision(np.array([5, 5, 5, -1]), known, Z)
     # the second row equals the first, which is nearest to it; the last row is in no cluster
     assert labels.tolist() == [0, 1, 0, 1]
+
+
+def test_rows_without_a_label_are_no_exemplars_and_are_not_counted():
+    Y = np.eye(4)[[0, 0, 0, 1, 1, 2, 2, 3]]
+    basins = np.array([0, 0, 0, 1, 1, 2, 2, 3])
+    labels = np.array([-1, 0, 0, 0, 0, 1, 1, -1])  # two basins merged, rows of two left out
+    found = find_exemplars(Y, basins, labels)
+    np.testing.assert_array_equal(found.rows, [1, 3, 5])
+    np.testing.assert_array_equal(found.labels, [0, 0, 1])
+    np.testing.assert_array_equal(found.sizes, [2, 2, 2])

@@ -172,6 +172,7 @@ def test_no_triplets_give_zero():
     ("change", "message"),
     [
         ({"triplets": [[0, 1, 99]]}, r"triplets\[0\] = \[0, 1, 99\] is outside the 40 rows"),
+        ({"triplets": [[0, 1, 2], [3, 4, 99]]}, r"triplets\[1\] = \[3, 4, 99\] is outside"),
         ({"triplets": [[0, 1, -1]]}, r"outside the 40 rows"),
         ({"triplets": [[0.0, 1.0, 2.0]]}, "integer array of shape"),
         ({"triplets": [[0, 1]]}, "integer array of shape"),
