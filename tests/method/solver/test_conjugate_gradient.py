@@ -178,6 +178,7 @@ def test_a_saved_state_continues_exactly():
     ("change", "message"),
     [
         ({"L0": np.eye(9, 10)}, r"L0 must have shape \(9, l\) with l <= 9"),
+        ({"L0": np.ones(9)}, r"L0 must have shape \(9, l\) with l <= 9, got \(9,\)"),
         ({"max_iter": -1}, "max_iter must not be negative, got -1"),
         ({"solver": "adam"}, "solver must be 'cg' or 'gd', got 'adam'"),
     ],
