@@ -102,5 +102,5 @@ LABEL_CHUNK = 20  # rows of one class that judge labels, before other classes ar
 FAR = 1000  # norm of the mean, in standard deviations along the first axis
 SIGNIFICANT = 1e-10  # part of the largest variance, per axis, that is no rounding error of sums
 ROUNDING = 2  # units in the last place that a row of unit norm may be off
-BLOCK_ROWS = 4096
+BLOCK_ROWS, BLOCK_AXES = 4096, 128
 EMBED_ROWS = 1024  # at a time and thread: they stay in the cache between the steps

@@ -100,6 +100,9 @@ def projected(
     deviations = np.sqrt(spectrum.variances[:q])
     W = np.empty((len(rows), q), np.float32)
     to_axes = (spectrum.axes[:, :q] / deviations).astype(np.float32)
+    # BLAS rounds by the shape of a product: of one shape, more axes do not change the first ones
+    padded = np.pad(to_axes, ((0, 0), (0, -q % const.BLOCK_AXES)))
+    blocks = np.stack(np.hsplit(padded, padded.shape[1] // const.BLOCK_AXES))
     # rounded to float32, rows far from the origin would hardly differ
     is_far = np.linalg.norm(spectrum.mean) > const.FAR * deviations[0]
     mean = spectrum.mean.astype(float_dtype(X) if is_far else np.float32)
@@ -107,7 +110,8 @@ def projected(
         part = slice(start, start + const.BLOCK_ROWS)
         chosen = np.asarray(X[rows[part]], mean.dtype)
         centered = (unit_rows(chosen) if unit_input else chosen) - mean
-        W[part] = centered.astype(np.float32, copy=False) @ to_axes
+        products = centered.astype(np.float32, copy=False) @ blocks
+        W[part] = np.hstack(list(products))[:, :q]
     return W
 
 
