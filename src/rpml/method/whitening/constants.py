@@ -72,7 +72,6 @@ CROSS_SHARES = (0.1, 0.2, 0.4, 0.6, 0.8)  # of shrinkage, strongest whitening fi
 QUERY_SHARES = (0.2, 0.4, 0.6, 0.7, 0.8)  # the same, of queries
 QUERY_PAIRS = 3  # nearest documents and queries of each other: a query has several documents
 FEW_QUERIES = 200  # below which the axes are halved in two ways, so that they judge more
-OUTWEIGHING_QUERIES = 50  # that replace training; it is worth more than the judged maps show
 CROSS_NEAR_BEST = 0.7  # of the best rank gain, which the strongest whitening must have
 CROSS_MANY = 2000  # pairs from which on that holds; with fewer it is the best one
 CROSS_VALUE_ROWS = 5  # rows a value must have to take part

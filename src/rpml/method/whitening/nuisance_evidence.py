@@ -154,7 +154,7 @@ def discount(
         shrinkage=made.shrinkage(share, size),
         evidence={made.shrinkage(share, size): gain for share, gain in gains.items()},
         reason=reason,
-        trains=False,
+        trains=rows.only_queries and rows.choice.trains,
     )
     evidence = replace(before, used=True, reason=reason, n_removed=n_removed)
     found = Discounted(spectrum, (made.scatter, choice), made.ranking(share), judged, views, share)
@@ -215,9 +215,6 @@ def judge(
     few pairs of half of the rows and axes. Returns the share of shrinkage that the scatter gets,
     None if the knowledge is not used; the rank gain per share; and the reason.
     """
-    if rows.only_queries and rows.choice.trains and rows.asks.sum() < const.OUTWEIGHING_QUERIES:
-        few = f"{const.OUTWEIGHING_QUERIES} or more queries are needed"
-        return None, {}, f"{few} to outweigh the training that they would replace"
     if not sum(len(view.ranks) for view in views):
         return None, {}, "too few rows of different values are each other's nearest"
     ranks, asking = (
