@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import resource
+import stat
 import struct
 import zipfile
 
@@ -47,6 +48,15 @@ def test_round_trip(model):
     for name, array in ARRAYS.items():
         assert arrays[name].dtype == array.dtype
         np.testing.assert_array_equal(arrays[name], array)
+
+
+def test_others_may_read_it_as_the_umask_says(tmp_path):
+    before = os.umask(0o022)
+    try:
+        write_container(tmp_path / "m", ARRAYS, METADATA, "model", 1)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "m").stat().st_mode) == 0o644
 
 
 def test_the_real_library_reads_it(model):

@@ -82,8 +82,11 @@ def write_container(
     checksum = _digest(stored, canonical_json(fields))
     text = canonical_json({**fields, "checksum": checksum})
     with atomic_output(path, overwrite) as temporary:
+        temporary.touch()
+        mode = temporary.stat().st_mode  # of the umask, which safetensors ignores
         try:
             save_file(stored, temporary, {"rpml": text})
+            temporary.chmod(mode)
         except SafetensorError as error:  # a full disk: "I/O error: ... (os error 28)"
             code = re.search(r"os error (\d+)", str(error))
             number = int(code[1]) if code else errno.EIO
