@@ -43,7 +43,7 @@ def run_cells(
             for method in methods:
                 key = (data, settings_of(method, dim, seed), dim, seed)
                 if key not in measured:
-                    cell = measure(split, method, dim, seed)
+                    cell = next(measure(split, method, dim, [seed]))
                     if "ranks" in cell and split.y_test is not None:
                         cell |= by_frequency(cell["ranks"] == 0, split.y_test)
                     cell |= {"data": data, "settings": key[1], "source": source}

@@ -122,6 +122,28 @@ def test_differences_are_paired(data):
     assert gain.value == pytest.approx(rows["raw"]["recall@1"] - rows["pca"]["recall@1"])
 
 
+def test_only_random_methods_are_fitted_once_per_seed(data):
+    fits = []
+
+    def build(n_components, seed):
+        fits.append((n_components, seed))
+        return METHODS["pca"].build(n_components, seed)
+
+    for is_random, seeds in ((False, [5]), (True, [5, 6])):
+        method = Method("mine", "mine", build, is_random=is_random)
+        table = compare(*data, [2, 3], methods=[method], seeds=(5, 6))
+        assert fits == [(dim, seed) for dim in (2, 3) for seed in seeds]
+        assert [(c["asked"], c["seed"]) for c in table.cells] == [(2, 5), (2, 6), (3, 5), (3, 6)]
+        fits.clear()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_that_are_not_random_ignore_the_seed(data, name):
+    X, y = data
+    one, other = (METHODS[name].fit(X, y, 3, seed)[0].transform(X) for seed in (0, 1))
+    assert METHODS[name].is_random or np.array_equal(one, other)
+
+
 def test_without_labels(data):
     found = compare(data[0], None, 4, methods=("raw", "pca"), seeds=(0,))
     assert "recall@1" not in found.rows[0]

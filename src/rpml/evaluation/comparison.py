@@ -13,12 +13,12 @@ import io
 import itertools
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -85,8 +85,8 @@ def compare(
         Names of `rpml.evaluation.registry`, or methods of your own; None: the baselines, RPML and
         the upper bounds.
     seeds : sequence of int, default=(0, 1, 2)
-        Each method is run once per seed, also deterministic ones, since the k-means that scores
-        clusters is random.
+        Random methods are fitted once per seed; all have their clusters scored once per seed,
+        since the k-means that does it is random.
     nuisance, queries : array-like, default=None
         As in `RPML.fit`: RPML is then also fitted with them. With y and a nuisance, "recall@1
         across" is the Recall@1 among rows of other values.
@@ -118,9 +118,11 @@ def compare(
     if not dims or not len(seeds):
         raise ValueError("A comparison needs at least one number of components and one seed.")
     cells = []
-    for seed, dim, method in itertools.product(seeds, dims, chosen):
-        cells.append(measure(split, method, dim, seed))
-        logger.info("%s, %d dimensions, seed %d", method.name, cells[-1].get("dim", dim), seed)
+    for dim, method in itertools.product(dims, chosen):
+        for cell in measure(split, method, dim, seeds):
+            cells.append(cell)
+            shown = method.name, cell.get("dim", dim), cell["seed"]
+            logger.info("%s, %d dimensions, seed %d", *shown)
     return Comparison(cells, [(method, dim) for dim in sorted(set(dims)) for method in chosen])
 
 
@@ -146,7 +148,8 @@ def checked_size(n_components: int | None, d: int) -> int:
     return int(n_components)
 
 
-class Split(NamedTuple):
+@dataclass(frozen=True)
+class Split:
     """Training rows and test rows, with labels or None."""
 
     X_train: Array
@@ -157,6 +160,11 @@ class Split(NamedTuple):
     """The arguments nuisance and queries of `RPML.fit`, of the training rows."""
     values_test: NDArray[np.intp] | None = None
     """(n_test,) value of the nuisance, -1 where unknown."""
+
+    @cached_property
+    def near(self) -> NDArray[np.integer]:
+        """The nearest test rows of each test row by the raw vectors."""
+        return nearest_test_rows(self.X_test)
 
 
 def make_split(
@@ -198,37 +206,51 @@ def _default_split(n: int, labels: NDArray[np.generic] | None) -> NDArray[np.boo
     return np.isin(labels, classes[: len(classes) // 2])
 
 
-def measure(split: Split, method: Method, dim: int, seed: int) -> Cell:
+def measure(split: Split, method: Method, dim: int, seeds: Sequence[int]) -> Iterator[Cell]:
+    """Yield the cell of each seed; only methods that are random are fitted again for another."""
+    cell, Z = _fitted(split, method, dim, seeds[0])
+    for number, seed in enumerate(seeds):
+        if number and method.is_random:
+            cell, Z = _fitted(split, method, dim, seed)
+        scores: Cell = {}
+        if Z is not None and split.y_test is not None:
+            scores = bounded_scores(kmeans_labels(Z, split.y_test, seed), split.y_test)
+        yield {**cell, "seed": seed, **scores}
+
+
+def _fitted(split: Split, method: Method, dim: int, seed: int) -> tuple[Cell, Array | None]:
     """Fit, embed and score; if the method raises ValueError, `error` has the reason."""
-    cell: Cell = {"method": method.name, "asked": dim, "seed": seed}
-    cell["uses_labels"] = method.uses_labels
+    cell: Cell = {"method": method.name, "asked": dim, "uses_labels": method.uses_labels}
     try:
         fitted, seconds, caught = method.fit(split.X_train, split.y_train, dim, seed, split.known)
         Z = np.asarray(fitted.transform(split.X_test), np.float32)
     except ValueError as error:
-        return {**cell, "error": one_line(error)}
+        return {**cell, "error": one_line(error)}, None
     cell |= {"seconds": seconds, "warnings": caught, "dim": Z.shape[1]}
     if isinstance(fitted, RPML) and (choice := fitted.whitening_) is not None:
         cell |= {} if choice.gain is None else bounded("rank_gain", choice.gain)
-    cell |= _without_labels(split.X_test, Z)
+    cell |= _without_labels(split, Z)
     if split.y_test is not None:
         ranks = first_hit_rank(Z, split.y_test)
-        cell |= bounded_scores(kmeans_labels(Z, split.y_test, seed), split.y_test)
         cell |= {"ranks": ranks, **{f"recall@{k}": float(np.mean(ranks < k)) for k in KS}}
         if split.values_test is not None:
             cell["recall@1 across"] = recall_across(Z, split.y_test, split.values_test)
-    return cell
+    return cell, Z
 
 
-def _without_labels(X: Array, Z: Array) -> Cell:
-    k = min(NEAREST, len(Z) - 1)
-    before, after = (nearest_neighbors(rows, k, metric="cosine").indices for rows in (X, Z))
-    overlap = neighbor_overlap(before, after, k)
+def nearest_test_rows(Z: Array) -> NDArray[np.integer]:
+    return nearest_neighbors(Z, min(NEAREST, len(Z) - 1), metric="cosine").indices
+
+
+def _without_labels(split: Split, Z: Array) -> Cell:
+    found = nearest_test_rows(Z)
+    k = found.shape[1]
+    overlap = neighbor_overlap(split.near, found, k)
     return {
         "neighbors_kept": float(overlap.mean()),
         "overlap": overlap,
         **bounded("effective_rank", spectrum(Z)[1]),
-        **bounded("hubness", hubness_interval(after, k, np.random.default_rng(0))),
+        **bounded("hubness", hubness_interval(found, k, np.random.default_rng(0))),
     }
 
 

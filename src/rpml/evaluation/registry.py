@@ -53,9 +53,9 @@ class Method:
     """One row of the table.
 
     `name` is used in Python and on the command line, `title` in tables and sentences. `build`
-    returns the unfitted estimator for (n_components, seed). If `uses_labels`, `fit` sees the
-    classes of the training rows: an upper reference. If `uses_knowledge`, it sees what else is
-    known of them: a nuisance, queries.
+    returns the unfitted estimator for (n_components, seed), on which the fit depends if it
+    `is_random`. If `uses_labels`, `fit` sees the classes of the training rows: an upper reference.
+    If `uses_knowledge`, it sees what else is known of them: a nuisance, queries.
     """
 
     name: str
@@ -63,6 +63,7 @@ class Method:
     build: Build
     uses_labels: bool = False
     uses_knowledge: bool = False
+    is_random: bool = True
 
     def fit(
         self,
@@ -254,16 +255,17 @@ def trained(**settings: object) -> Build:
 
 
 _TABLE = (
-    Method("raw", "raw features", lambda n_components, seed: Truncation(None)),
-    Method("truncation", "first columns", unseeded(Truncation)),
+    Method("raw", "raw features", lambda n_components, seed: Truncation(None), is_random=False),
+    Method("truncation", "first columns", unseeded(Truncation), is_random=False),
     Method("random", "random projection", seeded(RandomProjection)),
-    Method("pca", "PCA", unseeded(PCA)),
-    Method("half-whitened", "half-whitened PCA", unseeded(PCA, exponent=0.5)),
-    Method("pca-whitened", "whitened PCA", unseeded(PCA, exponent=1.0)),
+    Method("pca", "PCA", unseeded(PCA), is_random=False),
+    Method("half-whitened", "half-whitened PCA", unseeded(PCA, exponent=0.5), is_random=False),
+    Method("pca-whitened", "whitened PCA", unseeded(PCA, exponent=1.0), is_random=False),
     Method(
         "whitened-512",
         "all axes whitened, at most 512",
         lambda n_components, seed: PCA(None, exponent=1.0),
+        is_random=False,
     ),
     Method("rpml", "RPML", seeded(RPML)),
     Method(KNOWN, "RPML with nuisance or queries", seeded(RPML), uses_knowledge=True),
@@ -273,7 +275,7 @@ _TABLE = (
     Method("srpml-random", "sRPML from random", trained(solver="stochastic", init="random")),
     Method("paper", "RPML as printed", seeded(RPML.paper)),
     Method("paper-stochastic", "sRPML as printed", seeded(RPML.paper, solver="stochastic")),
-    Method("lda", "LDA (uses labels)", unseeded(LDA), uses_labels=True),
+    Method("lda", "LDA (uses labels)", unseeded(LDA), uses_labels=True, is_random=False),
     Method("nca", "NCA (uses labels)", seeded(NCA), uses_labels=True),
 )
 METHODS: dict[str, Method] = {method.name: method for method in _TABLE}

@@ -132,6 +132,7 @@ class Spectrum:
     error: float = 0.0  # rounding error of the variances, as the negative ones show it
 
 
+@single_blas_thread()
 def principal_axes(
     X: Array, unit_input: bool, step: Callable[[], object] = lambda: None
 ) -> Spectrum:
