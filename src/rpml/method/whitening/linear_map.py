@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 from scipy.linalg import blas
 
 from rpml.method.whitening import constants as const
-from rpml.runtime.rows import Array, check_finite, float_dtype, row_blocks, unit_rows, with_lengths
+from rpml.runtime.rows import (
+    Array,
+    check_finite,
+    float_dtype,
+    row_blocks,
+    slices,
+    unit_rows,
+    with_lengths,
+)
 from rpml.runtime.threads import gram, rowwise_times, run_chunks, single_blas_thread
 
 if TYPE_CHECKING:
@@ -83,10 +91,11 @@ class Preprocessing:
             np.multiply(scaled, (1 / length)[:, None], out=result)
             return scaled is result
 
+        parts = list(slices(len(X), const.EMBED_ROWS))
+
         @np.errstate(over="ignore", invalid="ignore")
         def work(_: int, start: int, stop: int) -> None:
-            for first in range(start, stop, const.EMBED_ROWS):
-                part = slice(first, min(first + const.EMBED_ROWS, stop))
+            for part in parts[start:stop]:
                 rows = np.asarray(X[part], dtype)
                 result = (
                     out[part] if codec is None else np.empty((len(rows), len(components)), dtype)
@@ -96,7 +105,7 @@ class Preprocessing:
                     and not (finite := np.isfinite(result).all(axis=1)).all()
                 ):
                     check_finite(X)
-                    row = first + int(finite.argmin())
+                    row = part.start + int(finite.argmin())
                     raise ValueError(
                         f"the embedding of row {row} (counted from 0) overflows {result.dtype}: "
                         "the row or the model is out of range."
@@ -104,7 +113,7 @@ class Preprocessing:
                 if codec is not None:
                     out[part] = codec.pack(result)
 
-        run_chunks(work, len(X), const.EMBED_ROWS)
+        run_chunks(work, len(parts), 1)
         return out
 
     def invert(self, Y: Array, components: Array, unit: bool) -> Array:
