@@ -45,7 +45,7 @@ WORTH = {"pq": 1, "int2": 1, "int4": 32, "int8": 64}
 # Dimensions that `pq` codes (benchmarks/bytes_choice.py). Learned axes have the signal in few of
 # them; more principal axes cost little Recall@1 and keep more of the raw neighbors.
 LEARNED_SIZE = 64
-FEW_BYTES, PRINCIPAL_SIZES = 32, (128, 192)  # for up to so many bytes, and for more
+PRINCIPAL_PER_BYTE, PRINCIPAL_SIZES = 6, (128, 256)  # so many per byte, within these bounds
 COLUMNS = {
     "bytes": "bytes",
     "title": "method",
@@ -60,7 +60,8 @@ Rows = NDArray[np.intp]
 
 def product_size(n_bytes: int, learned: bool) -> int:
     """Return how many dimensions `pq` codes: at least one per byte."""
-    return max(n_bytes, LEARNED_SIZE if learned else PRINCIPAL_SIZES[n_bytes > FEW_BYTES])
+    principal = np.clip(PRINCIPAL_PER_BYTE * n_bytes, *PRINCIPAL_SIZES)
+    return max(n_bytes, LEARNED_SIZE if learned else int(principal))
 
 
 def configurations(
