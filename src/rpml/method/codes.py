@@ -253,13 +253,13 @@ def centroid_search(axes: int) -> Callable[..., None]:
     ) -> None:
         """Set each byte to the nearest centroid of its group of axes: least |c|^2 / 2 - y c.
 
-        The last 8 of 24 bits of a distance give way to the centroid's number, so that the least
-        tells it, too: one operation where a comparison and two choices would be needed.
+        The last 8 of 24 bits of a distance give way to its centroid's number, so that the least
+        distance tells the centroid, too, which saves keeping both.
         """
         n = len(rows)
         columns, least = np.empty((axes, n), np.float32), np.empty(n, np.float32)
         for m in range(centroids.shape[0]):
-            for i in range(n):  # twice as fast as one assignment, which reads column by column
+            for i in range(n):  # row by row: a transposed assignment reads them once per axis
                 for a in range(axes):
                     columns[a, i] = rows[i, m * axes + a]
             least[:] = FARTHEST
