@@ -42,10 +42,10 @@ LARGER = (128, 256)  # bytes that are tried, after BYTES, until enough is kept
 # Fewest bytes at which a code was worth trying (benchmarks/bytes.py): with fewer, its few
 # dimensions lose more than its bits gain.
 WORTH = {"pq": 1, "int2": 1, "int4": 32, "int8": 64}
-# Dimensions that `pq` codes (benchmarks/bytes_choice.py). Learned axes have the signal in few of
+# Dimensions that `pq` codes (docs/decisions/codes.md). Learned axes have the signal in few of
 # them; more principal axes cost little Recall@1 and keep more of the raw neighbors.
 LEARNED_SIZE = 64
-PRINCIPAL_PER_BYTE, PRINCIPAL_SIZES = 6, (128, 256)  # so many per byte, within these bounds
+PRINCIPAL_SIZES = ((16, 128), (32, 192), (np.inf, 256))  # up to so many bytes, so many dimensions
 COLUMNS = {
     "bytes": "bytes",
     "title": "method",
@@ -60,8 +60,8 @@ Rows = NDArray[np.intp]
 
 def product_size(n_bytes: int, learned: bool) -> int:
     """Return how many dimensions `pq` codes: at least one per byte."""
-    principal = np.clip(PRINCIPAL_PER_BYTE * n_bytes, *PRINCIPAL_SIZES)
-    return max(n_bytes, LEARNED_SIZE if learned else int(principal))
+    principal = next(size for most, size in PRINCIPAL_SIZES if n_bytes <= most)
+    return max(n_bytes, LEARNED_SIZE if learned else principal)
 
 
 def configurations(
