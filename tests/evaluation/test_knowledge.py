@@ -5,7 +5,7 @@ import pytest
 
 import rpml
 from rpml.estimator.knowledge import fit_knowledge, known_subset, nuisance_values
-from rpml.evaluation.comparison import recall_across
+from rpml.evaluation.metrics.retrieval import recall_across
 from tests.languages import recalls, translations
 
 NAMES = np.array(["de", "en", "fr", "tr"])

@@ -27,15 +27,14 @@ from rpml.estimator import RPML
 from rpml.estimator.knowledge import fit_knowledge, known_subset, nuisance_values
 from rpml.evaluation.metrics import bounded_scores, first_hit_rank, kmeans_labels
 from rpml.evaluation.metrics.label_free import NEAREST, hubness_interval, neighbor_overlap, spectrum
-from rpml.evaluation.metrics.retrieval import KS, checked_embedding
+from rpml.evaluation.metrics.retrieval import KS, checked_embedding, recall_across
 from rpml.evaluation.registry import KNOWN, PCA_FAMILY, REFERENCE, Method, chosen_methods
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.context import Json
 from rpml.runtime.errors import counted, one_line, require, text_table
 from rpml.runtime.files import atomic_output
 from rpml.runtime.intervals import Interval, bounded, interval, paired
-from rpml.runtime.rows import Array, slices, unit_rows
-from rpml.runtime.threads import times
+from rpml.runtime.rows import Array
 
 if TYPE_CHECKING:
     import pandas
@@ -252,20 +251,6 @@ def _without_labels(split: Split, Z: Array) -> Cell:
         **bounded("effective_rank", spectrum(Z)[1]),
         **bounded("hubness", hubness_interval(found, k, np.random.default_rng(0))),
     }
-
-
-def recall_across(Z: Array, y: Array, values: NDArray[np.intp]) -> float:
-    """Return the Recall@1 among rows of other known values, of the rows that have a right one."""
-    rows, hits, count = unit_rows(np.asarray(Z, np.float32)), 0, 0
-    for part in slices(len(rows), 1024):
-        similarity = times(rows[part], rows.T)
-        other = (values[part, None] != values) & (values >= 0) & (values[part, None] >= 0)
-        same = y[part, None] == y
-        asked = (other & same).any(axis=1)
-        nearest = np.where(other, similarity, -np.inf).argmax(axis=1)
-        hits += int((same[np.arange(len(same)), nearest] & asked).sum())
-        count += int(asked.sum())
-    return hits / count if count else float("nan")
 
 
 @dataclass(frozen=True)

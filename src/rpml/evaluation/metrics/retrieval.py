@@ -12,7 +12,7 @@ from sklearn.utils import check_array
 from rpml.runtime.compiled import compiled
 from rpml.runtime.errors import counted
 from rpml.runtime.rows import Array, as_matrix, check_finite, row_blocks, slices, unit_rows
-from rpml.runtime.threads import run_chunks
+from rpml.runtime.threads import run_chunks, times
 
 KS = (1, 2, 4, 8)
 QUERY_ROWS, CORPUS_ROWS = 1024, 8192  # one tile of scores: 32 MB in float32
@@ -311,3 +311,17 @@ def checked_codes(y: ArrayLike, n: int, name: str = "y") -> NDArray[np.intp]:
         return np.unique(array, return_inverse=True)[1].astype(np.intp, copy=False)
     except TypeError as error:
         raise TypeError(f"{name} mixes labels of kinds that cannot be compared ({error})") from None
+
+
+def recall_across(Z: Array, y: Array, values: NDArray[np.intp]) -> float:
+    """Return the Recall@1 among rows of other known values, of the rows that have a right one."""
+    rows, hits, count = unit_rows(np.asarray(Z, np.float32)), 0, 0
+    for part in slices(len(rows), 1024):
+        similarity = times(rows[part], rows.T)
+        other = (values[part, None] != values) & (values >= 0) & (values[part, None] >= 0)
+        same = y[part, None] == y
+        asked = (other & same).any(axis=1)
+        nearest = np.where(other, similarity, -np.inf).argmax(axis=1)
+        hits += int((same[np.arange(len(same)), nearest] & asked).sum())
+        count += int(asked.sum())
+    return hits / count if count else float("nan")
