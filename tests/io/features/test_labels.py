@@ -55,6 +55,27 @@ def test_matched_by_id_not_by_order(tmp_path):
     assert labels.tolist() == ["cat", "dog", "bird"]
 
 
+@pytest.mark.parametrize("kind", ["npz", "npy"])
+def test_arrays_with_ids_are_matched_by_these(tmp_path, kind):
+    """The ids of an .npy file stand next to it, as `rpml cluster` writes them."""
+    path, names, labels = tmp_path / f"y.{kind}", np.array(["c", "a", "b"]), np.array([30, 10, 20])
+    if kind == "npz":
+        np.savez(path, ids=names, labels=labels)
+    else:
+        np.save(path, labels)
+        (tmp_path / "y.ids.csv").write_text("id\nc\na\nb\n")
+    assert read_labels(path, 3, as_ids(["a", "b", "c"])).tolist() == [10, 20, 30]
+    assert read_labels(path, 3, as_ids(["a", "b", "c"]), id_column="").tolist() == [30, 10, 20]
+    with pytest.raises(InputError, match="the features have no ids"):
+        read_labels(path, 3)
+
+
+def test_another_number_of_ids_than_of_labels(tmp_path):
+    np.savez(tmp_path / "y.npz", ids=np.array(["a", "b"]), labels=np.array([1, 2, 3]))
+    with pytest.raises(InputError, match=r"y\.npz has 3 labels, 2 ids"):
+        read_labels(tmp_path / "y.npz", 3, as_ids(["a", "b", "c"]))
+
+
 def test_parquet_matched_by_integer_id(tmp_path):
     pq.write_table(pa.table({"id": [7, 8], "kind": ["u", "v"]}), tmp_path / "y.parquet")
     assert read_labels(tmp_path / "y.parquet", 2, as_ids([8, 7])).tolist() == ["v", "u"]

@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 
 from rpml.io.features.arrow_files import PACKED, ArrowFile, is_plain
 from rpml.io.features.arrow_files import SUFFIXES as ARROW
-from rpml.io.features.numpy_files import NpzFile, check_dtype, load_npy
+from rpml.io.features.numpy_files import (
+    ID_ARRAYS,
+    NpzFile,
+    check_dtype,
+    load_npy,
+    read_ids,
+    sidecar,
+)
 from rpml.io.features.reading import check_readable, shard_paths
 from rpml.io.features.source import Ids, check_compression, is_id_name
 from rpml.io.features.text_files import csv_rows, is_number, read_column, without_mark
@@ -143,17 +150,27 @@ def _read(
         return parts[0], parts[1] or None
     suffix = path.suffix.lower()
     if suffix == ".npy":
-        return _vector(load_npy(path), str(path)), None
+        beside = sidecar(path)
+        named = id_column != "" and beside.is_file()
+        keys = read_ids(beside, None, path).tolist() if named else None
+        return _vector(load_npy(path), str(path)), keys
     if suffix == ".npz":
         archive = NpzFile(path)
         name = archive.choose(column, (*_USUAL, "Y"), "labels", "--label-column")
-        return _vector(archive.read(name), f"{path}[{name!r}]"), None
+        key = _id_column(archive.names, id_column, ID_ARRAYS)
+        keys = None if key is None else _vector(archive.read(key), f"{path}[{key!r}]")
+        return _vector(archive.read(name), f"{path}[{name!r}]"), keys
     if suffix in (*ARROW, *_TEXT):
         return _read_columns(path, column, id_column)
     kind = f"the suffix {suffix!r}" if suffix else "no suffix"
     raise InputError(
         f"{path} has {kind}: labels are read from .npy, .npz, .csv, .tsv, .txt, {', '.join(ARROW)}"
     )
+
+
+def _id_column(names: list[str], wanted: str | None, usual: tuple[str, ...]) -> str | None:
+    """Return the column or array of ids: the one wanted, or else a usual one; none for ""."""
+    return None if wanted == "" else next((n for n in (wanted, *usual) if n in names), None)
 
 
 def _vector(array: NDArray[np.generic], name: str) -> list[object]:
@@ -167,8 +184,7 @@ def _read_columns(
     path: Path, column: str | None, id_column: str | None
 ) -> tuple[Sequence[object], Sequence[object] | None]:
     names = _column_names(path)
-    key = id_column if id_column in names else next((n for n in names if is_id_name(n)), None)
-    key = None if id_column == "" else key
+    key = _id_column(names, id_column, tuple(filter(is_id_name, names)))
     rest = [n for n in names if n != key]
     if key is not None and column is None and len(rest) == 1:
         column = rest[0]
@@ -203,6 +219,8 @@ def _match(
     if len(set(names)) < len(names):
         twice = Counter(names).most_common(1)[0][0]
         raise InputError(f"{path} has two labels for the id {twice!r}")
+    if len(names) != len(values):
+        raise InputError(f"{path} has {counted(len(values), 'label')}, {counted(len(names), 'id')}")
     by_id = dict(zip(names, values, strict=True))
     missing = next((i for i in ids if str(i) not in by_id), None)
     if missing is not None and not partial:

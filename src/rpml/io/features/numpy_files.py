@@ -26,7 +26,7 @@ from rpml.runtime.errors import InputError, counted, explained
 from rpml.runtime.rows import Array
 
 _FEATURE_ARRAYS = ("X", "x", "features", "embeddings", "embedding", "vectors")
-_ID_ARRAYS = ("ids", "id")
+ID_ARRAYS = ("ids", "id")
 FINGERPRINT = "fingerprint"  # the column of the ids that names their vectors
 _HEADER_TRIES = 20
 MAPPED_BYTES = 2**26  # smaller files are read, and so cannot change during a run
@@ -231,7 +231,7 @@ def open_npz(path: Path, options: ReadOptions) -> FeatureSource:
     archive = NpzFile(path)
     name = archive.choose(options.array, _FEATURE_ARRAYS, "features", "--array")
     values = archive.read(name)
-    key = options.id_column or next((n for n in _ID_ARRAYS if n in archive.names), None)
+    key = options.id_column or next((n for n in ID_ARRAYS if n in archive.names), None)
     ids = None if key is None else as_ids(archive.read(key), f"{path}[{key!r}]")
     source = ArraySource(values, f"{path}[{name!r}]", ids)
     source.archive = archive
