@@ -41,6 +41,13 @@ def test_rows_without_ids_are_numbered() -> None:
     assert make_items(3).ids == ["0", "1", "2"]
 
 
+def test_a_nuisance_of_many_numbers_is_shown_by_ranges() -> None:
+    """As the fit takes them: floats are numbers, whole or not, and integers are categories."""
+    minutes = np.arange(60)
+    assert len(set(make_items(60, nuisance=minutes.astype(float)).metadata["nuisance"])) == 4
+    assert len(set(make_items(60, nuisance=minutes).metadata["nuisance"])) == 60
+
+
 @pytest.mark.parametrize(
     "ids",
     [

@@ -127,8 +127,8 @@ def _ranges(column: list[str]) -> list[str]:
     except ValueError:
         return column
     known = np.isfinite(numbers)
-    fractions = numbers[known] != np.rint(numbers[known])
-    if len(np.unique(numbers[known])) <= MAX_CATEGORIES or not fractions.any():
+    whole = all(text.lstrip("-").isdigit() for text in column if text)
+    if len(np.unique(numbers[known])) <= MAX_CATEGORIES or whole:
         return column
     edges = np.unique(np.quantile(numbers[known], np.arange(NUMBER_BINS + 1) / NUMBER_BINS))
     names = [f"{a:.3g} to {b:.3g}" for a, b in pairwise(edges)]

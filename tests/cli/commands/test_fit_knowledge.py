@@ -5,6 +5,9 @@ import pandas as pd
 import pytest
 
 from rpml import RPML
+from rpml.cli.options.knowledge import read_nuisance_columns
+from rpml.cli.options.reading import LabeledReadingOptions
+from rpml.io.features import Features
 from tests.languages import translations
 
 NAMES = np.array(["de", "en", "fr", "tr"])
@@ -67,6 +70,37 @@ def test_a_matrix_is_several_columns_of_numbers(rpml, files, tmp_path):
     np.save(tmp_path / "few.npy", numbers[1:])
     refused = rpml.refused(*args, "--quiet", "--force", "--nuisance", tmp_path / "few.npy")
     assert f"({len(X) - 1}, 2) are not numbers for each of {len(X)} rows" in refused
+
+
+MINUTES = np.arange(60)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "kind"),
+    [
+        ("minutes.npy", MINUTES.astype(np.float32), "f"),
+        ("minutes.parquet", MINUTES.astype(float), "f"),
+        ("missing.parquet", np.where(MINUTES > 0, MINUTES, np.nan), "f"),
+        ("minutes.csv", [f"{m}.0" for m in MINUTES], "f"),
+        ("cameras.npy", MINUTES, "i"),
+        ("cameras.csv", MINUTES, "i"),
+        ("few.npy", (MINUTES % 3).astype(float), "i"),
+        ("padded.csv", [f"{m:02}" for m in MINUTES], "U"),
+    ],
+)
+def test_floats_of_a_file_are_numbers_and_codes_are_categories(tmp_path, name, values, kind):
+    """As in Python, also where the numbers of a file happen to be whole."""
+    path, table = tmp_path / name, pd.DataFrame({"label": values})
+    if name.endswith("npy"):
+        np.save(path, values)
+    elif name.endswith("csv"):
+        table.to_csv(path, index=False)
+    else:
+        table.to_parquet(path)
+    data = Features(np.zeros((60, 2), np.float32))
+    (found,) = read_nuisance_columns(str(path), data, LabeledReadingOptions()).values()
+    assert found.dtype.kind == kind
+    np.testing.assert_array_equal(found, np.asarray(values, found.dtype))
 
 
 def test_queries_from_a_file(rpml, files, tmp_path):

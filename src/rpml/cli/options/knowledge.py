@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -123,8 +124,7 @@ def read_nuisance_columns(
     nuisance: str, data: Features, reading: LabeledReadingOptions
 ) -> dict[str, NDArray[Any]]:
     """Read the columns of a nuisance by name: that of the column, or of the file."""
-    from rpml.io.features import read_labels
-    from rpml.io.features.labels import as_label_array
+    from rpml.io.features.labels import read_values, without_missing
 
     columns: dict[str, NDArray[Any]] = {}
     for name in parse_names(nuisance) or []:
@@ -140,9 +140,9 @@ def read_nuisance_columns(
         path, column = (str(data.name), name) if inside else (name, None)
         try:
             if inside and name in data.columns:
-                values = as_label_array(data.columns[name], path)
+                values = without_missing(data.columns[name], path)
             else:
-                values = read_labels(
+                values = read_values(
                     path, n_rows, data.ids, column, reading.id_column, partial=True
                 )
         except InputError as error:
@@ -165,13 +165,22 @@ def _matrix_columns(path: Path, n_rows: int) -> dict[str, NDArray[Any]]:
     return {f"{path.stem} {i}": column for i, column in enumerate(values.T)}
 
 
-def _as_numbers(values: NDArray[Any]) -> NDArray[Any]:
-    """Return text that is all numbers, some of them fractions, as numbers."""
+def _as_numbers(values: list[Any]) -> NDArray[Any]:
+    """Return integers and text as labels, which are categories, and other numbers as floats.
+
+    As text, numbers are floats if some have a fraction and none begins with a zero, as codes do.
+    """
     import numpy as np
 
-    if values.dtype.kind in "iuf":
-        return values
+    from rpml.estimator.knowledge import MAX_CATEGORIES
+    from rpml.io.features.labels import as_label_array
+
+    labels, present = as_label_array(values), {v for v in values if v is not None}
+    if labels.dtype.kind in "iu":
+        number = len(present) > MAX_CATEGORIES and any(isinstance(v, float) for v in present)
+    else:
+        number = not any(isinstance(v, str) and re.match(r"-?0\d", v) for v in present)
     try:
-        return np.array([np.nan if v is None else float(v) for v in values.tolist()])
+        return np.array([np.nan if v is None else float(v) for v in values]) if number else labels
     except ValueError:
-        return values
+        return labels

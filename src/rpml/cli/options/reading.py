@@ -73,11 +73,11 @@ class LabeledReadingOptions(ReadingOptions):
     def read_labels(self, path: str, data: Features) -> NDArray[np.generic]:
         """Read the labels of some rows, at least one, matched by id or by order."""
         from rpml.io.features import read_labels
-        from rpml.io.features.labels import as_label_array, labeled_mask
+        from rpml.io.features.labels import as_label_array, labeled_mask, without_missing
 
         n, column = len(data.values), self.label_column
         if path == data.name and column is not None and column in data.columns:
-            y = as_label_array(data.columns[column], path)
+            y = as_label_array(without_missing(data.columns[column], path))
         else:
             y = read_labels(path, n, data.ids, column, self.id_column, partial=True)
         if not labeled_mask(y).any():

@@ -41,13 +41,28 @@ def read_labels(
     id_column: str | None = None,
     partial: bool = False,
 ) -> NDArray[np.generic]:
-    """Read one label per row from .npy, .npz, .csv, .tsv, .txt, .parquet, .feather or .jsonl.
+    """Read one label per row as `read_values` does.
+
+    Returns integers if every label is one, text otherwise; missing labels are None (-1 among
+    integers).
+    """
+    return as_label_array(read_values(path, n_rows, ids, column, id_column, partial))
+
+
+def read_values(
+    path: str | Path,
+    n_rows: int,
+    ids: Ids | None = None,
+    column: str | None = None,
+    id_column: str | None = None,
+    partial: bool = False,
+) -> list[object]:
+    """Read one value per row from .npy, .npz, .csv, .tsv, .txt, .parquet, .feather or .jsonl.
 
     The shards of a folder are read in their order. A file with ids is matched by these, with the
     features' `ids` or, if the features have none, as row numbers from 0; a file without ids by
-    order, and so is any file if `id_column` is empty text. `partial` allows missing labels: an
-    empty field or line, a null, NaN, or an id that is not in the file. Returns integers if every
-    label is one, text otherwise; missing labels are None (-1 among integers).
+    order, and so is any file if `id_column` is empty text. `partial` allows missing values, which
+    are None: an empty field or line, a null, NaN, or an id that is not in the file.
     """
     path = Path(path)
     check_readable(path)
@@ -55,7 +70,7 @@ def read_labels(
     if path.suffix.lower() in PACKED:
         _check_size(path, n_rows, id_column)
     read, keys = _read(path, column, id_column)
-    values = _without_missing(read, path)
+    values = without_missing(read, path)
     while keys is None and len(values) > n_rows and values[-1] is None:  # trailing blank lines
         values.pop()
     if not partial and None in values:
@@ -63,25 +78,21 @@ def read_labels(
         raise InputError(f"{path}: the label of row {row} (counted from 0) is missing")
     if keys is not None:
         names = _row_numbers(keys, n_rows, path) if ids is None else ids
-        return _as_array(_match(values, keys, names, path, partial))
+        return _match(values, keys, names, path, partial)
     if len(values) == n_rows + 1 and path.suffix.lower() in _TEXT:
         if values[0] not in (None, *values[1:]) and not is_number(str(values[0])):
-            return _as_array(values[1:])  # the first line is a header: neither label nor number
+            return values[1:]  # the first line is a header: neither label nor number
         raise InputError(
             f"{path} has one value more than the features have rows: if its first line, "
             f"{values[0]!r}, is a header, call it label"
         )
     if len(values) != n_rows:
         raise _wrong_count(path, len(values), n_rows)
-    return _as_array(values)
+    return values
 
 
-def as_label_array(column: Sequence[object], name: str) -> NDArray[np.generic]:
-    """Return a column of one label per row as `read_labels` does."""
-    return _as_array(_without_missing(column, name))
-
-
-def _without_missing(column: Sequence[object], name: object) -> list[object]:
+def without_missing(column: Sequence[object], name: object) -> list[object]:
+    """Return one value per row as `read_values` does; `name` is for messages."""
     values = [None if _is_missing(v) else v for v in column]
     if any(isinstance(v, float) and math.isinf(v) for v in values):
         raise InputError(f"{name} has an infinite label: labels are text or finite numbers")
@@ -233,7 +244,7 @@ def _match(
     return [by_id.get(str(i)) for i in ids]
 
 
-def _as_array(values: Sequence[Any]) -> NDArray[np.generic]:
+def as_label_array(values: Sequence[Any]) -> NDArray[np.generic]:
     """Return integers if every label is one (text files hold '3'), else text."""
     if all(v is None or _is_whole(v) for v in values):
         return np.array([-1 if v is None else int(v) for v in values], dtype=np.int64)
