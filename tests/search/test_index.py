@@ -179,6 +179,34 @@ def test_an_id_with_a_zero_byte_is_refused(model, rows, tmp_path):
     assert not (tmp_path / "x.index").exists()
 
 
+def test_an_emptied_index_takes_rows_with_or_without_ids(model, rows, tmp_path):
+    index = Index(model).add(rows[:3], ["owl", "jay", "tit"]).remove(["owl", "jay", "tit"])
+    index.save(tmp_path / "empty.index")
+    for empty in (index, Index.load(tmp_path / "empty.index")):
+        found = empty.add(rows[:5]).search(rows[:2], 1)
+        assert empty.ids.tolist() == [0, 1, 2, 3, 4]
+        assert found.ids.tolist() == [[0], [1]]
+
+
+@pytest.mark.parametrize("ids", [[2**63 + 7, 5], [0.5, 1.5], [True, False], [2**70, 1]], ids=str)
+def test_ids_are_the_same_in_memory_and_in_the_file(model, rows, tmp_path, ids):
+    """Integers or text: what a file cannot hold becomes text when it is added."""
+    index = Index(model).add(rows[:2], ids)
+    index.save(tmp_path / "x.index")
+    assert Index.load(tmp_path / "x.index").ids.tolist() == index.ids.tolist()
+    whole = all(type(name) is int and name < 2**64 for name in ids)
+    assert index.ids.tolist() == (ids if whole else list(map(str, ids)))
+
+
+def test_ids_of_several_kinds_and_missing_ones_are_refused(model, rows):
+    index = Index(model).add(rows[:2], ["owl", "jay"])
+    with pytest.raises(ValueError, match="either all integers or all text"):
+        index.add(rows[2:4], [1, 2])
+    with pytest.raises(ValueError, match="An id is missing"):
+        index.add(rows[2:4], ["tit", None])
+    assert len(index) == len(index.ids) == 2
+
+
 @pytest.mark.parametrize("ids", [None, "text", "numbers"])
 def test_the_file_finds_the_same(model, rows, tmp_path, ids):
     given = {None: None, "text": [f"é {i}" for i in range(600)], "numbers": np.arange(600) * 7}[ids]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -143,14 +144,18 @@ class Index:
         ----------
         X : array-like of shape (n_samples, n_features_in_)
         ids : array-like of shape (n_samples,), default=None
-            Strings or integers, unique in the index; None numbers the rows.
+            Integers or strings, unique in the index; others become strings. None numbers the rows.
         """
         Y = np.asarray(self.model.transform(X))
-        names = None if ids is None else as_ids(np.asarray(ids))
+        names = None if ids is None else _as_names(ids)
         if names is not None and len(names) != len(Y):
             raise ValueError(f"Got {counted(len(names), 'id')} for {counted(len(Y), 'row')}.")
-        if len(self) and (names is None) == bool(self._named):
+        if not len(self):  # all named rows may have been removed
+            self._named.clear()
+        elif (names is None) == bool(self._named):
             raise ValueError("Either all rows of an index have ids, or none.")
+        elif names is not None and type(names[0]) is not type(self._named[0][0]):
+            raise ValueError("The ids of an index are either all integers or all text.")
         if names is not None:
             if len(set(names)) < len(names) or not self._known.isdisjoint(names):
                 check_unique_ids(np.concatenate([*self._named, names]), "the index")
@@ -172,7 +177,7 @@ class Index:
         ids : array-like
             InputError if one of them is not in the index.
         """
-        gone = set(np.atleast_1d(np.asarray(ids)).tolist())
+        gone = set(np.atleast_1d(np.asarray(ids, object)).tolist())
         own = self.ids.tolist()
         if missing := gone - set(own):
             raise InputError(f"the index has no row with the id {min(missing, key=str)!r}")
@@ -290,12 +295,8 @@ class Index:
             arrays["fine"] = _joined(self._fine)
         metadata: Json = {"model": model_metadata(self.model), "output": self.output}
         metadata |= {"rescore": self.rescore, "recall": self.recall}
-        if self._named and all(isinstance(i, int) for i in self.ids):
-            arrays["ids"] = self.ids.astype(np.int64)
-        elif self._named:
-            if (bad := next((i for i in map(str, self.ids) if "\0" in i), None)) is not None:
-                raise InputError(f"the id {bad!r} holds a zero byte: rename it")
-            arrays["ids"] = np.frombuffer("\0".join(map(str, self.ids)).encode(), np.uint8)
+        if self._named and len(self):
+            arrays["ids"] = _stored(self.ids)
         arrays |= {f"model.{name}": array for name, array in model_arrays(self.model).items()}
         write_container(Path(path), arrays, metadata, "index", FORMAT_VERSION, overwrite)
 
@@ -333,6 +334,25 @@ def _joined(parts: list[NDArray]) -> NDArray:  # type: ignore[type-arg]
     if len(parts) > 1:
         parts[:] = [np.concatenate(parts)]
     return parts[0]
+
+
+def _as_names(ids: ArrayLike) -> NDArray[np.object_]:
+    """Return ids as integers of 64 bits or, if they are others, as text."""
+    names = as_ids(np.asarray(ids, object))
+    if any(name is None or name != name for name in names):
+        raise ValueError("An id is missing: give every row one, or none.")
+    whole = all(isinstance(name, Integral) and not isinstance(name, bool) for name in names)
+    fits = whole and min(names) >= -(2**63) and max(names) < 2 ** (64 if min(names) >= 0 else 63)
+    return as_ids(list(map(int if fits else str, names)))
+
+
+def _stored(ids: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Return ids as an array of integers, or of the bytes of text."""
+    if isinstance(ids[0], int):
+        return ids.astype(np.uint64 if max(ids) >= 2**63 else np.int64)
+    if (bad := next((i for i in ids if "\0" in i), None)) is not None:
+        raise InputError(f"the id {bad!r} holds a zero byte: rename it")
+    return np.frombuffer("\0".join(ids).encode(), np.uint8)
 
 
 def describe_index(path: str | PathLike[str]) -> dict[str, object]:
