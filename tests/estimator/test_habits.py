@@ -65,6 +65,15 @@ def test_a_column_of_vectors_of_several_sizes_names_the_first(data):
             RPML(1).fit(column)
 
 
+def test_a_clustering_needs_no_more_than_fit_predict(data):
+    class Halves:
+        def fit_predict(self, X):
+            return np.arange(len(X)) % 2
+
+    model = RPML(2, clustering=Halves(), training="always", random_state=0).fit(data[0])
+    np.testing.assert_array_equal(model.labels_, np.arange(len(data[0])) % 2)
+
+
 @pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("normalize_input", [True, False])
 def test_what_is_inverted_embeds_the_same(data, normalize, normalize_input):

@@ -278,6 +278,11 @@ def test_too_little_data_is_said():
     assert recommend(rng.standard_normal((6, 8)), 7).choice == "raw"
 
 
+@pytest.mark.parametrize("X", [np.ones((60, 4)), np.arange(1.0, 61.0)[:, None]])
+def test_rows_of_one_direction_are_too_little(X):
+    assert "0 directions of variation" in str(recommend(X))
+
+
 def test_wrong_arguments():
     with pytest.raises(ValueError, match="n_components=9"):
         recommend(np.ones((100, 8)) * np.arange(8), 9)

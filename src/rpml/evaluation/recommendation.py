@@ -166,10 +166,11 @@ def _recommend(
     known = known_subset({name: given for name, given in known.items() if name != "y"}, sample)
     rows = to_common_scale(X[sample], as_they_are=True)[0]
     spectrum = principal_axes(rows, unit_input=True)
-    W = projected(rows, np.arange(len(rows)), spectrum, True, len(spectrum.variances))
+    n_axes = len(spectrum.variances)
+    if len(rows) < MIN_ROWS or n_axes < MIN_AXES or size > n_axes:
+        return too_little(len(rows), n_axes, size), {}
+    W = projected(rows, np.arange(len(rows)), spectrum, True, n_axes)
     W *= np.sqrt(spectrum.variances).astype(W.dtype)
-    if len(rows) < MIN_ROWS or W.shape[1] < MIN_AXES or size > W.shape[1]:
-        return too_little(len(W), W.shape[1], size), {}
     seed = int(check_random_state(random_state).randint(2**31 - 1))
     fits: dict[str, Transformer] = {}
     if labels is not None:

@@ -54,7 +54,7 @@ def pseudo_labels(Z: Array, clusterer: object, neighbors: Neighbors | None = Non
     if isinstance(clusterer, AuthorityAscentShift):
         ascent = clone(clusterer).ascent(Z if neighbors is None else neighbors)
         return usable_labels(ascent, clusterer.epsilon)
-    labels: Any = clusterer if is_array(clusterer) else clone(clusterer).fit_predict(Z)
+    labels: Any = clusterer if is_array(clusterer) else clone(clusterer, safe=False).fit_predict(Z)
     return as_labels(labels, len(Z), "the result of clustering")
 
 
