@@ -133,6 +133,29 @@ def test_offsets_that_lead_out_of_a_feather_file(tmp_path):
             read_features(path)
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".feather"])
+def test_the_index_of_a_data_frame_holds_ids_and_no_features(tmp_path, suffix):
+    """Whatever its name, and though integers could be features."""
+    pandas = pytest.importorskip("pandas")
+    numbers = pandas.Index(range(10, 17), name="item").drop(13).insert(0, 13)
+    frame = pandas.DataFrame(X, columns=list("xyz"), index=numbers).assign(label=NAMES)
+
+    def written(name, frame):
+        content = pa.Table.from_pandas(frame)
+        pa.parquet.write_table(content, tmp_path / f"{name}.parquet")
+        pa.feather.write_feather(content, str(tmp_path / f"{name}.feather"))
+        return tmp_path / f"{name}{suffix}"
+
+    found = read_features(written("x", frame[["x", "y", "z"]]))
+    assert found.feature_names == ("x", "y", "z")
+    assert found.ids.tolist() == numbers.tolist()
+    labels = written("labels", frame[["label"]].sort_index())
+    assert read_labels(labels, 7, found.ids).tolist() == NAMES
+    pages = frame.set_index("label", append=True)
+    assert read_features(written("pages", pages)).feature_names == ("x", "y", "z")
+    assert read_features(written("named", frame[["x"]].assign(id=NAMES))).ids.tolist() == NAMES
+
+
 def test_standard_input(table, monkeypatch):
     pipe = io.TextIOWrapper(io.BytesIO(table.read_bytes()))
     monkeypatch.setattr(sys, "stdin", pipe)

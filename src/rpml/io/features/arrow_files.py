@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -35,7 +36,10 @@ _PAGES = 2**22  # bytes of a remote column that are read at a time
 
 
 class ArrowFile:
-    """A file that Arrow reads; InputError if it cannot."""
+    """A file that Arrow reads; InputError if it cannot.
+
+    `index` are the columns that were the index of a data frame: ids, and never features.
+    """
 
     def __init__(self, path: Path, remote: IO[bytes] | None = None) -> None:
         self.name, self._kind = str(path), FORMATS[path.suffix.lower()]
@@ -55,6 +59,8 @@ class ArrowFile:
                 self._file = dataset.dataset(path, format=self._kind)
                 self.schema, self.n_rows = self._file.schema, self._file.count_rows()
             self.names: list[str] = list(self.schema.names)
+            pandas = (self.schema.pandas_metadata or {}).get("index_columns", ())
+            self.index = tuple(n for n in pandas if isinstance(n, str) and n in self.names)
         except Exception as error:  # damaged files raise anything
             reason = first_line(error).rpartition("Invalid: ")[2]  # without where Arrow was
             raise InputError(f"{path} is not a complete {self._kind} file: {reason}") from error
@@ -161,7 +167,7 @@ class ArrowSource(FeatureSource):
             raise InputError(f"{path} has no rows")
         names, schema = self._file.names, self._file.schema
         self._kinds = dict(zip(names, schema.types, strict=True))
-        id_at = find_ids(names, options.id_column, self.name)
+        id_at = find_ids(names, options.id_column, self.name, self._file.index)
         self.has_ids = id_at is not None
         self._id = None if id_at is None else names[id_at]
         if self._id is not None:
@@ -170,6 +176,7 @@ class ArrowSource(FeatureSource):
         lists = ("list", "large_list", "fixed_size_list")
         nested = {name: kind for name, kind in self._kinds.items() if _is(kind, *lists)}
         vectors = [name for name, kind in nested.items() if _is_number(kind.value_type)]
+        options = replace(options, exclude=(*options.exclude, *self._file.index))
         self.kept_names, at = select_columns(names, id_at, options, self.name, vectors)
         self._names = [names[i] for i in at]
         self._vector = self._names[0] if len(at) == 1 and self._names[0] in vectors else ""

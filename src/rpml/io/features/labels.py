@@ -22,7 +22,7 @@ from rpml.io.features.numpy_files import (
     sidecar,
 )
 from rpml.io.features.reading import check_readable, shard_paths
-from rpml.io.features.source import Ids, check_compression, is_id_name
+from rpml.io.features.source import Ids, check_compression, find_ids
 from rpml.io.features.text_files import csv_rows, is_number, read_column, without_mark
 from rpml.runtime.errors import InputError, counted
 from rpml.runtime.outputs import check_written_together
@@ -113,7 +113,7 @@ def read_metadata(path: str | Path, ids: Sequence[object]) -> dict[str, list[str
     if path.suffix.lower() in ARROW:
         schema = ArrowFile(path).schema
         names = [name for name in names if is_plain(schema.field(name).type)]
-    key = next((name for name in names if is_id_name(name)), None)
+    key = next(iter(_usual_ids(path, names)), None)
     if key is None or len(names) == 1:
         raise InputError(f"{path} needs a column of ids (called id) and others, it has {names}")
     columns = {}
@@ -131,6 +131,13 @@ def _column_names(path: Path) -> list[str]:
         return next((row for _, row in rows), [])
 
 
+def _usual_ids(path: Path, names: Sequence[str]) -> list[str]:
+    """Return the column that holds the ids if none is named, if there is one."""
+    index = ArrowFile(path).index if path.suffix.lower() in ARROW else ()
+    at = find_ids(names, None, str(path), index)
+    return [] if at is None else [names[at]]
+
+
 def labeled_mask(y: NDArray[np.generic]) -> NDArray[np.bool_]:
     """Return which rows have a label: not None, -1 or empty text."""
     return np.array([label is not None and str(label).strip() not in UNLABELED for label in y])
@@ -146,7 +153,7 @@ def _wrong_count(path: Path, found: int, n_rows: int) -> InputError:
 def _check_size(path: Path, n_rows: int, id_column: str | None) -> None:
     """Raise InputError, before decompression, for a table with far too many repeated values."""
     file = ArrowFile(path)
-    if any(name == id_column or is_id_name(name) for name in file.names):
+    if id_column in file.names or _usual_ids(path, file.names):
         check_compression(str(path), 16 * file.n_rows, path.stat().st_size)
     elif file.n_rows > 2 * max(1, n_rows):  # some trailing rows may be empty
         raise _wrong_count(path, file.n_rows, n_rows)
@@ -179,7 +186,7 @@ def _read(
     )
 
 
-def _id_column(names: list[str], wanted: str | None, usual: tuple[str, ...]) -> str | None:
+def _id_column(names: list[str], wanted: str | None, usual: Sequence[str]) -> str | None:
     """Return the column or array of ids: the one wanted, or else a usual one; none for ""."""
     return None if wanted == "" else next((n for n in (wanted, *usual) if n in names), None)
 
@@ -195,7 +202,7 @@ def _read_columns(
     path: Path, column: str | None, id_column: str | None
 ) -> tuple[Sequence[object], Sequence[object] | None]:
     names = _column_names(path)
-    key = _id_column(names, id_column, tuple(filter(is_id_name, names)))
+    key = _id_column(names, id_column, _usual_ids(path, names))
     rest = [n for n in names if n != key]
     if key is not None and column is None and len(rest) == 1:
         column = rest[0]

@@ -302,11 +302,14 @@ def is_id_name(name: str) -> bool:
     return name.strip().lower() in _ID_NAMES or name == ""
 
 
-def find_ids(names: Sequence[str], wanted: str | None, where: str) -> int | None:
-    """Return the position of the ids: the column named, or the first that is called like ids."""
+def find_ids(
+    names: Sequence[str], wanted: str | None, where: str, index: Sequence[str] = ()
+) -> int | None:
+    """Return the position of the ids: the column named, one called like ids, or the only index."""
     if wanted is not None:
         return choose_column(names, wanted, (), where)
-    return next((i for i, name in enumerate(names) if is_id_name(name)), None)
+    found = [name for name in names if is_id_name(name)] or (index if len(index) == 1 else [])
+    return names.index(found[0]) if found else None
 
 
 def choose_column(
