@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from rpml.io.features import Features
 from rpml.pages.items import (
     SIDES,
     Items,
@@ -35,6 +36,10 @@ def folder(tmp_path: Path) -> Path:
     for i, name in enumerate(("a/1.png", "a/2.png", "b/3.jpg")):
         draw(tmp_path / "images" / name, i)
     return tmp_path / "images"
+
+
+def rows(n: int, ids: np.ndarray | None = None) -> Features:
+    return Features(np.zeros((n, 2)), ids)
 
 
 def test_rows_without_ids_are_numbered() -> None:
@@ -165,13 +170,13 @@ def test_ids_of_a_table_are_read_with_their_header(tmp_path: Path) -> None:
 def test_texts_may_repeat_and_are_matched_by_id(tmp_path: Path) -> None:
     lines = tmp_path / "texts.txt"
     lines.write_text("lost card, help\nlost card, help\n", encoding="utf8")
-    assert make_items(2, texts=read_texts(lines, 2)).texts == ["lost card, help"] * 2
+    assert make_items(2, texts=read_texts(lines, rows(2))).texts == ["lost card, help"] * 2
     with pytest.raises(InputError, match="2 lines, the features have 3 rows"):
-        read_texts(lines, 3)
+        read_texts(lines, rows(3))
     table = tmp_path / "texts.csv"
     table.write_text("id,text,other\nb,hello,1\na,bye,2\n", encoding="utf8")
     ids = np.array(["a", "b", "c"], object)
-    items = make_items(3, ids, texts=read_texts(table, 3, ids))
+    items = make_items(3, ids, texts=read_texts(table, rows(3, ids)))
     assert items.texts == ["bye", "hello", ""]
     assert items.text(1) == "hello"
     assert make_items(2).text(1) == "1"
@@ -180,8 +185,8 @@ def test_texts_may_repeat_and_are_matched_by_id(tmp_path: Path) -> None:
 def test_texts_can_be_a_column_of_the_features(tmp_path: Path) -> None:
     features = tmp_path / "features.csv"
     features.write_text("id,x,y,said\na,1,2,hello\nb,3,4,bye\n", encoding="utf8")
-    assert read_texts("said", 2, None, features) == ["hello", "bye"]
+    assert read_texts("said", rows(2), features) == ["hello", "bye"]
     with pytest.raises(InputError, match="no column 'spoken'"):
-        read_texts("spoken", 2, None, features)
+        read_texts("spoken", rows(2), features)
     with pytest.raises(InputError, match="no such file"):
-        read_texts("said", 2, None, tmp_path / "features.npy")
+        read_texts("said", rows(2), tmp_path / "features.npy")

@@ -230,10 +230,11 @@ def read_columns(rows: PartitionedRows, names: Sequence[str] = (), ids: bool = T
     paths = list(dict.fromkeys(path for path, _, _ in files))
     tasks = rows.cluster.each(_columns, paths, options=rows.options, names=list(names), ids=ids)
     shards = zip(*rows.cluster.values(tasks), strict=True)
-    known, *columns = [list(chain(*parts)) for parts in shards] or [[]]
+    id_names, known, *columns = [list(chain(*parts)) for parts in shards] or [["id"], []]
     found, read = as_ids(known) if known else None, dict(zip(names, columns, strict=True))
     check_unique_ids(found, rows.name)
-    return Features(cast("Array", rows), found, "id", rows.feature_names, rows.name, read)
+    about = id_names[0], rows.feature_names, rows.name, read
+    return Features(cast("Array", rows), found, *about)
 
 
 def _columns(
@@ -241,7 +242,7 @@ def _columns(
 ) -> list[Sequence[object] | Ids]:
     source = _open_shard(path, options)
     known = source.ids() if ids else None
-    return [() if known is None else known, *map(source.column, names)]
+    return [[source.id_name], () if known is None else known, *map(source.column, names)]
 
 
 def shard_addresses(address: str) -> tuple[list[str], str]:

@@ -130,7 +130,7 @@ def from_file(
         train = archive.read("train").astype(bool) if "train" in archive.names else None
     features = read_features(path, options)
     X = np.asarray(features.values, np.float32)
-    y = read_labels(labels or path, len(X), features.ids)
+    y = read_labels(labels or path, len(X), features.ids, id_column=features.id_column)
     if train is None:
         if dataset not in PUBLISHED or y.dtype.kind not in "iu":
             raise InputError(

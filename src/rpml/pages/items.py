@@ -20,7 +20,7 @@ from rpml.estimator.knowledge import MAX_CATEGORIES, NUMBER_BINS
 from rpml.io.datasets.image_sets import VIEW_MARK
 from rpml.io.features.labels import UNLABELED, read_labels
 from rpml.io.features.reading import check_readable
-from rpml.io.features.source import Ids
+from rpml.io.features.source import Features
 from rpml.io.features.text_files import read_column, text_lines
 from rpml.runtime.errors import InputError, counted
 from rpml.runtime.rows import Array, Labels
@@ -154,21 +154,19 @@ def read_ids(path: str | Path, n_rows: int) -> list[str]:
     return lines
 
 
-def read_texts(
-    path: str | Path, n_rows: int, ids: Ids | None = None, features: str | Path = ""
-) -> list[object]:
+def read_texts(path: str | Path, data: Features, features: str | Path = "") -> list[object]:
     """Read texts in row order: one per line of a .txt file, or the column "text" of a table.
 
     A table with ids is matched by id; missing ids have no text. A name without a suffix that is not
     a file is a column of the features file, if that is a table.
     """
-    path, column = Path(path), "text"
+    path, column, n_rows, id_column = Path(path), "text", len(data.values), data.id_column
     if not path.suffix and not path.exists() and Path(features).suffix in _TABLES:
         column = str(path)
-        return list(read_labels(features, n_rows, ids, column, "", partial=True))  # by order
+        return list(read_labels(features, n_rows, None, column, "", partial=True))  # by order
     check_readable(path)
     if path.suffix != ".txt":
-        return list(read_labels(path, n_rows, ids, column, partial=True))
+        return list(read_labels(path, n_rows, data.ids, column, id_column, partial=True))
     lines = text_lines(path)
     _check_count(lines, n_rows, "line", f"{path} has")
     return list(lines)

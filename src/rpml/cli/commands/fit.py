@@ -125,12 +125,12 @@ class SupervisionOptions:
         from rpml.estimator.knowledge import read_constraints, read_pairs
         from rpml.io.features import read_labels
 
-        n, ids = len(data.values), data.ids
+        rows = len(data.values), data.ids, None, reading.id_column or data.id_column
         inputs: Json = {}
         if self.pseudo_labels is not None:
-            model.set_params(clustering=read_labels(self.pseudo_labels, n, ids, partial=True))
+            model.set_params(clustering=read_labels(self.pseudo_labels, *rows, partial=True))
         if self.groups is not None:
-            inputs["groups"] = read_labels(self.groups, n, ids, partial=True)
+            inputs["groups"] = read_labels(self.groups, *rows, partial=True)
         if self.pairs is not None:
             inputs["pairs"] = read_pairs(self.pairs, data)
         inputs |= read_knowledge(self.nuisance, self.queries, data, reading)

@@ -142,9 +142,8 @@ def read_nuisance_columns(
             if inside and name in data.columns:
                 values = without_missing(data.columns[name], path)
             else:
-                values = read_values(
-                    path, n_rows, data.ids, column, reading.id_column, partial=True
-                )
+                id_column = reading.id_column or data.id_column
+                values = read_values(path, n_rows, data.ids, column, id_column, partial=True)
         except InputError as error:
             raise InputError(f"--nuisance {name}: {error}") from None
         columns[name if inside else Path(name).stem] = _as_numbers(values)

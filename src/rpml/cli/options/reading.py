@@ -79,7 +79,8 @@ class LabeledReadingOptions(ReadingOptions):
         if path == data.name and column is not None and column in data.columns:
             y = as_label_array(without_missing(data.columns[column], path))
         else:
-            y = read_labels(path, n, data.ids, column, self.id_column, partial=True)
+            id_column = self.id_column or data.id_column
+            y = read_labels(path, n, data.ids, column, id_column, partial=True)
         if not labeled_mask(y).any():
             raise InputError(f"{path}: no row has a label, every one is empty or -1")
         return y
@@ -169,7 +170,7 @@ class ItemOptions:
         names = data.ids if self.ids is None else read_ids(self.ids, n)
         named = data if names is None else replace(data, ids=np.asarray(names))
         y = None if labels is None else reading.read_labels(labels, named)
-        texts = None if self.texts is None else read_texts(self.texts, n, named.ids, features)
+        texts = None if self.texts is None else read_texts(self.texts, named, features)
         known = self.nuisance and read_nuisance_columns(self.nuisance, named, reading)
         items = make_items(n, names, y, self.images, texts, known or None)
         if queries is not None:

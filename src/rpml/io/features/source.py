@@ -104,6 +104,11 @@ class Features:
     mapped: Stamp | None = None
     """Of the file, if the values are mapped and so change with it."""
 
+    @property
+    def id_column(self) -> str | None:
+        """The name of the ids, if there are any: other tables may call them the same."""
+        return None if self.ids is None else self.id_name
+
     def check_unchanged(self) -> None:
         """Raise InputError if the mapped file was rewritten; a replaced or deleted one stays."""
         if self.mapped is None or not os.path.exists(self.mapped[0]):
