@@ -11,7 +11,8 @@ def main() -> None:
     try:
         from rpml.cli.app import main as run
     except KeyboardInterrupt:
-        sys.exit("rpml: interrupted")
+        print("rpml: interrupted", file=sys.stderr)
+        sys.exit(130)
     run()
 
 

@@ -160,6 +160,42 @@ def test_messages_name_options_not_python(rpml, shared):
     assert "n_components" not in told
 
 
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("clustering=x", "--set clustering must be one of aas, got 'x'"),
+        ("init=x", "--set init must be one of pca, random, got 'x'"),
+        ("normalize=7", "--set normalize must be true or false, got 7"),
+        ("alpha=x", "--set alpha must be a number in the range (0.0, 90.0), got 'x'"),
+        ("whiten=3", "one of auto, a number in the range [0.0, 1.0] or none, got 3"),
+    ],
+)
+def test_settings_are_explained_in_words_of_the_command_line(rpml, shared, setting, told):
+    assert told in rpml.refused("fit", shared / "x.npy", "-o", "m.rpml", "--set", setting)
+
+
+def test_options_are_checked_before_anything_is_read(rpml, shared, tmp_path):
+    fit = ("fit", shared / "x.npy", "-o", tmp_path / "m.rpml")
+    assert "--seed must be an integer in the range" in rpml.refused(*fit, "--seed", 2**33)
+    assert "--conflicts x: choose from raise, weight" in rpml.refused(*fit, "--conflicts", "x")
+    scored = ("evaluate", shared / "x.npy", "--labels", shared / "y.npy", "--metric", "x")
+    assert "--metric x: choose from cosine, euclidean" in rpml.refused(*scored)
+    explore = ("explore", shared / "model.rpml", shared / "x.npy", "--pool", "x")
+    assert "--pool are of a network: give --backbone" in rpml.refused(*explore)
+
+
+def test_what_is_wrong_is_said_once_and_without_python(rpml, shared, tmp_path):
+    np.save(tmp_path / "narrow.npy", np.ones((3, 2)))
+    model, narrow = shared / "model.rpml", tmp_path / "narrow.npy"
+    told = rpml.refused("index", model, narrow, "-o", tmp_path / "x.index")
+    assert told == f"rpml: {model} was fitted on 12 features, {narrow} has 2"
+    np.save(tmp_path / "one.npy", np.ones((1, 2)))
+    assert "1 of the 2 rows that are needed" in rpml.refused("recommend", tmp_path / "one.npy")
+    rpml("fit", shared / "x.npy", "-o", tmp_path / "bare.rpml", "-q")
+    told = rpml.refused("update", tmp_path / "bare.rpml", shared / "x.npy", "-o", "u.rpml")
+    assert "use rpml fit --keep-exemplars, or fit it again" in told
+
+
 @pytest.mark.parametrize("args", [["{}"], ["inspect", "{}"], ["fit", "x.npy", "--{}", "1"]])
 def test_a_long_input_is_not_repeated(rpml, args):
     result = rpml(*[arg.format("a" * 70_000) for arg in args], code=2)

@@ -105,7 +105,7 @@ def test_cluster_takes_every_setting_by_its_name(rpml, shared, tmp_path):
     rpml("cluster", shared / "x.npy", "-o", tmp_path / "b.csv", "--neighbors", 15)
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
     told = rpml.refused(*run, "-o", tmp_path / "c.csv", "-q", "--set", "n_neighbors=few")
-    assert "--neighbors must be an int" in told
+    assert "--neighbors must be an integer" in told
     twice = ("--neighbors", 9, "--set", "n_neighbors=15")
     told = rpml.refused(*run, "-o", tmp_path / "c.csv", "-q", *twice)
     assert "--neighbors sets the same" in told

@@ -1,5 +1,6 @@
 """kill -9, Ctrl-C and a full disk, on real processes."""
 
+import builtins
 import contextlib
 import os
 import resource
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from rpml import RPML
+from rpml.__main__ import main
 
 PROGRAM = [sys.executable, "-c", "from rpml.cli.app import main; main()"]
 LIMITED = [
@@ -142,6 +144,21 @@ def test_ctrl_c_before_there_is_a_model(fit):
     assert errors.startswith(b"rpml: interrupted")
     assert b"Traceback" not in errors
     assert not (fit.folder / "early.rpml").exists()
+
+
+def test_ctrl_c_while_the_program_is_imported(monkeypatch, capsys):
+    usual = builtins.__import__
+
+    def interrupted(name, *rest):
+        if name == "rpml.cli.app":
+            raise KeyboardInterrupt
+        return usual(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "rpml: interrupted\n"
 
 
 @pytest.mark.skipif(not hasattr(resource, "RLIMIT_FSIZE"), reason="needs RLIMIT_FSIZE")

@@ -244,3 +244,10 @@ def test_only_the_automatic_whitening_uses_it(known):
     X, _, _ = translations()
     with pytest.raises(ValueError, match="whiten='auto' only"):
         RPML(16, whiten=0.5).fit(X, **known)
+
+
+def test_a_nuisance_may_be_an_arrow_table():
+    arrow = pytest.importorskip("pyarrow")
+    columns = {"language": ["de", "en", "fr"] * 20, "minutes": np.arange(60) / 7}
+    table, frame = arrow.table(columns), pd.DataFrame(columns)
+    np.testing.assert_array_equal(as_nuisance(table, 60).values, as_nuisance(frame, 60).values)

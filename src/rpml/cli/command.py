@@ -32,6 +32,14 @@ FAILED, BAD_INPUT, SKIPPED, INTERRUPTED = 1, 2, 3, 130  # exit codes; SKIPPED is
 
 # ValueError is the library's error for a wrong argument, or an input
 _BAD_INPUT = (ValueError, PermissionError, FileNotFoundError, FileExistsError, IsADirectoryError)
+_WORDS = {
+    "an instance of 'bool' or an instance of 'numpy.bool'": "true or false",
+    "(,| or) an? (instance of|object|array)[^,]*?(?=$|,| or)": "",
+    "an int ": "an integer ",
+    "a float ": "a number ",
+    "None": "none",
+}
+"""What scikit-learn calls the values of a setting, as a regular expression, and what we do."""
 _BAD_PATH = (ENAMETOOLONG, ELOOP, ENOTDIR, EROFS)
 
 
@@ -250,7 +258,8 @@ def in_shell_words(text: str) -> str:
     for python, option in OPTION_OF.items():
         text = re.sub(rf"(?<!--set )\b{python}=(?=[^\s,;:])", f"{option} ", text)
         text = re.sub(rf"(?<!--set )\b{python}\b", option, text)
-    text = re.sub(r" \((?:in Python )?overwrite=True\)", "", text)
+    text = re.sub(r"Found array with (\d+) sample.* a minimum of (\d+) is required.*", _few, text)
+    text = re.sub(r" \((?:in Python )?(overwrite|exemplars)=True\)", "", text)
     text = text.replace("overwrite=True", "--force").replace(" of X", " of the vectors")
     text = re.sub(r"(?<!--set )\b([a-z_]+)=('[^'\s]*'|None|True|False)", _setting, text)
     text = re.sub(rf"\S{{{_LONGEST_WORD},}}", lambda m: f"{m[0][:60]}...{m[0][-20:]}", text)
@@ -264,7 +273,13 @@ def _wrong(match: re.Match[str]) -> str:
         lambda names: f"one of {', '.join(sorted(names[1].replace(chr(39), '').split(', ')))}",
         match[2],
     )
+    for python, words in _WORDS.items():
+        allowed = re.sub(python, words, allowed)
     return f"{option_of(match[1])} must be {allowed}, got {match[3]}"
+
+
+def _few(match: re.Match[str]) -> str:
+    return f"the vectors have {match[1]} of the {match[2]} rows that are needed at least"
 
 
 def _setting(match: re.Match[str]) -> str:

@@ -305,8 +305,8 @@ class Embedding(FitSettings):
                 sample["vectors"] = vectors[made.rows]
             return sample["exemplars"], sample["vectors"]
         raise ValueError(
-            "This model was saved without its exemplars, which are training rows: save it "
-            f"with exemplars=True (rpml fit --keep-exemplars), or {otherwise}."
+            "This model was saved without its exemplars, which are training rows: use rpml fit "
+            f"--keep-exemplars (in Python exemplars=True), or {otherwise}."
         )
 
     def suggest_labels(self, n: int = 10, X: ArrayLike | None = None) -> NDArray[np.intp]:

@@ -104,7 +104,8 @@ def _check_whiten(name: str, whiten: object) -> None:
 def _columns(nuisance: Any, n: int) -> Iterator[tuple[str, NDArray[Any]]]:
     """Yield the name and the values of each column of a series, a table, or an array."""
     if hasattr(nuisance, "columns"):  # pandas, polars
-        table = {f"nuisance column {name!r}": nuisance[name] for name in nuisance.columns}
+        names = getattr(nuisance, "column_names", nuisance.columns)  # of Arrow and of others
+        table = {f"nuisance column {name!r}": nuisance[name] for name in names}
     else:
         values = nuisance if isinstance(nuisance, np.ndarray) else np.asarray(nuisance, object)
         values = np.asarray(nuisance) if hasattr(nuisance, "dtype") else values

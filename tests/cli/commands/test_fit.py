@@ -132,7 +132,7 @@ def test_existing_model_needs_force(rpml, shared, tmp_path):
     [
         (["--dim", "13"], "--dim 13 must not exceed the 12 features"),
         (["--weight", "heavy"], "--weight must be one of bilinear"),
-        (["--set", "alpha=120"], "--set alpha must be a float"),
+        (["--set", "alpha=120"], "--set alpha must be a number"),
         (["--set", "alhpa=20"], "did you mean 'alpha'"),
         (["--set", "alpha"], "NAME=VALUE"),
         (["--set", "alpha=40", "--set", "alpha=50"], "alpha is set twice, leave one out"),
@@ -303,8 +303,8 @@ def test_contradictions_name_file_and_line(rpml, shared, tmp_path):
     assert "other.csv: line 2 (0, 2) parts rows linked by must_link" in message
     assert "--conflicts weight" in message
     assert not list(tmp_path.glob("m.rpml*"))
-    assert "use 'raise' or 'weight'" in rpml.refused(*args, "--conflicts", "ignore")
-    assert "use 'raise' or 'weight'" in rpml.refused(*args[:6], "-q", "--conflicts", "ignore")
+    assert "choose from raise, weight" in rpml.refused(*args, "--conflicts", "ignore")
+    assert "choose from raise, weight" in rpml.refused(*args[:6], "-q", "--conflicts", "ignore")
     (told,) = rpml.json(*args, "--conflicts", "weight")["warnings"]
     assert "1 constraint left out: cannot_link[1] (0, 2) parts rows" in told
     (tmp_path / "same.csv").write_text("0,1\n1,999999\n")

@@ -39,10 +39,10 @@ def run(
     from rpml.runtime.context import Context, Progress
     from rpml.runtime.intervals import bounded, share_interval
 
-    if dim is not None and model is None:
+    if dim and model is None:
         raise InputError("--dim needs --model: it selects components of the model")
-    path = reading.labels_path(features, labels)
-    if path is None:
+    opt.check_choice("--metric", metric, ("cosine", "euclidean"))
+    if (path := reading.labels_path(features, labels)) is None:
         raise InputError("give the labels: --labels FILE, or --label-column NAME of FEATURES")
     fitted = None if model is None else load_model(model, dim)
     excluded, wanted = reading.excluded(features, path), opt.parse_numbers("--k", ks)
@@ -83,13 +83,13 @@ def run(
         )
     for k, share in recall.items():
         scores |= bounded(f"recall@{k}", share_interval(share, queries))
-    fields = {"rows": len(y), "unlabeled": n - len(y), "dim": size, "metric": metric, **scores}
-    fields["classes"] = len(set(y.tolist()))
+    about = {"rows": len(y), "unlabeled": n - len(y), "dim": size, "metric": metric}
+    fields = {**about, **scores, "classes": len(set(y.tolist()))}
     named = {f"R@{k}": f"recall@{k}" for k in wanted}
     named |= {title: name for title, name in _CLUSTERING.items() if name in scores}
     columns = [["rows", f"{len(y):,}", "95%"], ["dim", str(size), ""]]
     for title, name in named.items():
         ends = [100 * scores[end] for end in (f"{name}_low", f"{name}_high") if end in scores]
-        interval = " to ".join(f"{end:.1f}" for end in ends)  # where known
-        columns.append([title, f"{100 * scores[name]:.2f}", interval])
+        known = " to ".join(f"{end:.1f}" for end in ends)
+        columns.append([title, f"{100 * scores[name]:.2f}", known])
     console.result(fields, text_table(zip(*columns, strict=True)))

@@ -72,6 +72,8 @@ def run(
     from rpml.pages.explorer.labeling import Labeling, LabelStore, check_labels_file
     from rpml.pages.items import picture_reader
 
+    if backbone is None and (whitening or descriptor != opt.DescriptorOptions()):
+        raise InputError("--whitening, --scales and --pool are of a network: give --backbone, too")
     if save_labels is not None:
         read = [*models, features, metadata, rows.ids, rows.texts, queries, backbone, whitening]
         check_labels_file(save_labels, read)

@@ -172,6 +172,7 @@ def run(
     from rpml.runtime.context import Progress
 
     on_dask = engine.on_dask(method.memory)
+    opt.check_choice("--conflicts", supervision.conflicts, ("raise", "weight"))
     if n_bytes is not None and method.dim is not None:
         raise InputError("--bytes does not go with --dim: it chooses the dimensions")
     model = method.build(on_dask)

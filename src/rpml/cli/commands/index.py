@@ -45,9 +45,12 @@ def run(
     opt.check_choice("--rescore", rescore, FINER_CODES)
     fitted = load_model(model, dim)
     source = reading.open(features)
-    names = getattr(fitted, "feature_names_in_", None)
+    names, checked = (
+        getattr(fitted, "feature_names_in_", None),
+        check_features(fitted, source, model),
+    )
     try:
-        index = Index(check_features(fitted, source, model), None, codes, rescore)
+        index = Index(checked, None, codes, rescore)
     except ValueError as error:
         raise InputError(f"{model}: {error}") from error
     report = console.reporter()
