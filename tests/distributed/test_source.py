@@ -107,17 +107,19 @@ def test_ids_and_columns_are_read_without_the_vectors(cluster, rows, tmp_path, k
 
     ids = np.array([f"img{i}" for i in range(len(rows))], object)
     camera = [("north", "south")[i % 2] for i in range(len(rows))]
+    id_name = "image" if kind == "csv" else "id"
     for i, part in enumerate(np.split(np.arange(len(rows)), [7, 900])):
         path, here = tmp_path / f"part-{i}.{kind}", [camera[j] for j in part]
         if kind == "npz":
             np.savez(path, X=rows[part], ids=ids[part].astype(str), camera=here)
             continue
         kept = {} if kind == "npy" else {"camera": here}
-        layout = Layout("v", [f"f{i}" for i in range(rows.shape[1])], "id", kept=tuple(kept))
+        layout = Layout("v", [f"f{i}" for i in range(rows.shape[1])], id_name, kept=tuple(kept))
         write_batches(str(path), layout, [Batch(0, rows[part], ids[part], kept=kept)])
     source = open_rows(tmp_path, cluster, options=ReadOptions(exclude=("camera",)))
     data = read_columns(source, ["camera"] if kind != "npy" else [])
     assert data.ids.tolist() == ids.tolist()
+    assert data.id_column == id_name
     assert data.columns == ({"camera": camera} if kind != "npy" else {})
     assert data.values.shape == rows.shape
     np.testing.assert_array_equal(data.values[np.array([3, 8, 1100])], rows[[3, 8, 1100]])
