@@ -10,6 +10,7 @@ from rpml.cli.options.reading import LabeledReadingOptions
 from rpml.evaluation.protocol import from_file
 from rpml.io.features import ReadOptions, read_features
 from rpml.pages.items import read_texts
+from rpml.runtime.errors import InputError
 
 KINDS = ["tit", "jay", "owl"] * 4
 
@@ -37,6 +38,18 @@ def test_labels_groups_texts_and_a_nuisance(folder, id_column):
     known = SupervisionOptions(groups=str(folder / "group.csv"), pseudo_labels=path)
     assert known.read(model, data, reading)["groups"].tolist() == KINDS
     assert model.clustering.tolist() == KINDS
+
+
+def test_a_matrix_of_other_ids_is_no_nuisance(folder):
+    data = read_features(folder / "x.csv")
+    np.save(folder / "numbers.npy", np.arange(24.0).reshape(12, 2))
+    path, reading = str(folder / "numbers.npy"), LabeledReadingOptions()
+    assert len(read_nuisance_columns(path, data, reading)) == 2
+    (folder / "numbers.ids.csv").write_text("\n".join(["id", *data.ids]))
+    assert len(read_nuisance_columns(path, data, reading)) == 2
+    (folder / "numbers.ids.csv").write_text("\n".join(["id", *data.ids[::-1]]))
+    with pytest.raises(InputError, match="other ids, or another order"):
+        read_nuisance_columns(path, data, reading)
 
 
 def test_labels_of_a_benchmark(folder):

@@ -134,7 +134,7 @@ def read_nuisance_columns(
                 f"--nuisance {name}: there is no such file, and {data.name} has no columns"
             )
         n_rows = len(data.values)
-        if matrix := {} if inside else _matrix_columns(Path(name), n_rows):
+        if matrix := {} if inside else _matrix_columns(Path(name), data):
             columns |= matrix
             continue
         path, column = (str(data.name), name) if inside else (name, None)
@@ -150,10 +150,11 @@ def read_nuisance_columns(
     return columns
 
 
-def _matrix_columns(path: Path, n_rows: int) -> dict[str, NDArray[Any]]:
+def _matrix_columns(path: Path, data: Features) -> dict[str, NDArray[Any]]:
     """Return the columns of a .npy file of two dimensions; none of any other file."""
-    from rpml.io.features.numpy_files import load_npy
+    from rpml.io.features.numpy_files import load_npy, read_ids, sidecar
 
+    n_rows, beside = len(data.values), sidecar(path)
     if path.suffix.lower() != ".npy" or (values := load_npy(path)).ndim != 2:
         return {}
     if len(values) != n_rows or values.dtype.kind not in "fiu":
@@ -161,6 +162,9 @@ def _matrix_columns(path: Path, n_rows: int) -> dict[str, NDArray[Any]]:
             f"--nuisance {path}: {values.dtype} of the shape {values.shape} are not numbers for "
             f"each of {n_rows} rows"
         )
+    own = list(map(str, range(n_rows) if data.ids is None else data.ids))
+    if beside.is_file() and list(map(str, read_ids(beside, None, path))) != own:
+        raise InputError(f"--nuisance {path}: its rows have other ids, or another order of them")
     return {f"{path.stem} {i}": column for i, column in enumerate(values.T)}
 
 
