@@ -176,6 +176,13 @@ def test_inputs_that_do_not_fit_are_refused_before_any_work(data, settings, inpu
     assert not stages
 
 
+@pytest.mark.parametrize(("kind", "row"), [("must_link", [3, 3]), ("comparisons", [3, 3, 5])])
+def test_a_constraint_between_a_row_and_itself_is_refused(data, kind, row):
+    """It says nothing, and would be a reason to train."""
+    with pytest.raises(ValueError, match=rf"{kind}\[0\] = \[3, 3.* names one row twice"):
+        RPML(2).fit(data[0], **{kind: [row]})
+
+
 def test_names_and_containers_stay_outside(data):
     frame = pd.DataFrame(data[0]).add_prefix("x")
     fitted = RPML(4, n_neighbors=10, random_state=0).set_output(transform="pandas").fit(frame)

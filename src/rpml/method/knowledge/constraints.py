@@ -117,6 +117,9 @@ def _links(
             f"{values.dtype} of shape {values.shape}."
         )
     rows = row_indices(kind, values[:, :width], n)
+    own = np.flatnonzero(rows[:, 0] == rows[:, 1])
+    if kind != "cannot_link" and len(own):  # which contradicts itself
+        raise ValueError(f"{kind}[{own[0]}] = {rows[own[0]].tolist()} names one row twice.")
     weights = np.append(values, np.ones((len(values), 1)), axis=1)[:, width]
     bad = np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))
     if len(bad):
