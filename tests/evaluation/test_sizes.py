@@ -104,7 +104,8 @@ def test_the_fewest_bytes_that_keep_enough(data):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"bytes": 0}, "bytes=0 must be at least 1"),
+        ({"bytes": 0}, "bytes=0 must be an integer of at least 1"),
+        ({"bytes": "8"}, "bytes='8' must be an integer of at least 1"),
         ({"keep": 2.0}, r"keep=2.0 must lie in \(0, 1\]"),
         ({"bytes": 8, "keep": 0.5}, "either bytes, or the share"),
         ({"bytes": 8, "n_components": 4}, "leave out n_components"),

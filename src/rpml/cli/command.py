@@ -259,7 +259,7 @@ def in_shell_words(text: str) -> str:
         text = re.sub(rf"(?<!--set )\b{python}=(?=[^\s,;:])", f"{option} ", text)
         text = re.sub(rf"(?<!--set )\b{python}\b", option, text)
     text = re.sub(r"Found array with (\d+) sample.* a minimum of (\d+) is required.*", _few, text)
-    text = re.sub(r" \((?:in Python )?(overwrite|exemplars)=True\)", "", text)
+    text = re.sub(r" \((?:in Python [^()]*|(?:overwrite|exemplars)=True)\)", "", text)
     text = text.replace("overwrite=True", "--force").replace(" of X", " of the vectors")
     text = re.sub(r"(?<!--set )\b([a-z_]+)=('[^'\s]*'|None|True|False)", _setting, text)
     text = re.sub(rf"\S{{{_LONGEST_WORD},}}", lambda m: f"{m[0][:60]}...{m[0][-20:]}", text)

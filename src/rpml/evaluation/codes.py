@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -259,8 +260,8 @@ def recommend_size(
     """
     if (n_bytes is None) == (keep is None):
         raise ValueError("Give either bytes, or the share to keep.")
-    if n_bytes is not None and n_bytes < 1:
-        raise ValueError(f"bytes={n_bytes} must be at least 1.")
+    if n_bytes is not None and not (isinstance(n_bytes, Integral) and n_bytes >= 1):
+        raise ValueError(f"bytes={n_bytes!r} must be an integer of at least 1.")
     if keep is not None and not 0 < keep <= 1:
         raise ValueError(f"keep={keep} must lie in (0, 1].")
     known = known or {}

@@ -343,8 +343,8 @@ def make_codec(
     if output == "pq":
         if learned is None:
             raise ValueError(
-                "This model has no codebooks at this size: learn them by "
-                "learn_codebooks(X, n_bytes), or fit with rpml fit --bytes."
+                "This model has no codebooks at this size: fit it with --bytes "
+                "(in Python learn_codebooks)."
             )
         return learned
     if output != "int8":

@@ -100,7 +100,7 @@ def test_codes_reach_the_file(rpml, shared, vectors, tmp_path, codes, kind):
 def test_unknown_codes_and_models_without_ranges(rpml, shared, tmp_path):
     args = ["embed", shared / "model.rpml", shared / "x.npy", "-o", tmp_path / "c.npy", "--codes"]
     assert "--codes int3: choose from int8, " in rpml.refused(*args, "int3")
-    assert "no codebooks" in rpml.refused(*args, "pq")
+    assert "no codebooks at this size: fit it with --bytes." in rpml.refused(*args, "pq")
     old = Path(__file__).parents[2] / "golden" / "model_v1.rpml"
     np.save(tmp_path / "x.npy", np.eye(6))
     said = rpml.refused(

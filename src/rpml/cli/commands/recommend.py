@@ -47,7 +47,7 @@ def run(
     labels: str | None = opt.LABELS,
     dim: int | None = opt.number("Dimensions of the embedding; default: 128, or fewer."),
     n_bytes: int | None = opt.number("Bytes per vector: recommend dimensions and code.", "--bytes"),
-    keep: float | None = opt.text("SHARE", "Fewest bytes that keep this share of the neighbors."),
+    keep: float | None = opt.share("Fewest bytes that keep this share of the neighbors."),
     nuisance: str | None = opt.NUISANCE,
     queries: str | None = opt.QUERIES,
     seed: int = opt.SEED,

@@ -44,6 +44,11 @@ def number(help: str, *names: str, minimum: int = 1, default: Any = None) -> Any
     return typer.Option(default, *names, metavar="N", min=minimum, help=help)
 
 
+def share(help: str) -> Any:
+    """Declare an option with a number from 0 to 1."""
+    return typer.Option(None, metavar="SHARE", min=0, max=1, help=help)
+
+
 def flag(help: str, *names: str, default: bool | None = False) -> Any:
     """Declare an option without a value; it has a negation if it is on by default."""
     return typer.Option(default, *names, help=help)
