@@ -31,7 +31,7 @@ def affinity_graph(neighbors: Neighbors, affinity: str = "cosine") -> sparse.csr
     """
     n, k = neighbors.indices.shape
     weights = _cosine_weights(neighbors) if affinity == "cosine" else _gaussian_weights(neighbors)
-    indptr = np.arange(0, n * k + 1, k, dtype=np.int64 if 2 * n * k > 2**31 - 1 else np.int32)
+    indptr = np.arange(0, n * k + 1, k)
     # copy the indices: sorting the matrix must not reorder the caller's neighbors
     edges = weights.ravel(), neighbors.indices.ravel().copy(), indptr
     graph = sparse.csr_matrix(edges, shape=(n, n), copy=False)

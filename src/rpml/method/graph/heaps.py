@@ -111,11 +111,7 @@ class SearchCorpus:
 
 
 def prepare(
-    block: Array,
-    metric: str,
-    dtype: DTypeLike = np.float64,
-    center: NDArray[np.float64] | float = 0.0,
-    unit: float = 1.0,
+    block: Array, metric: str, dtype: DTypeLike, center: NDArray[np.float64], unit: float
 ) -> Array:
     """Prepare rows for products: unit norm (cosine), or centered in `unit`s (Euclidean)."""
     if metric == "euclidean":

@@ -34,7 +34,7 @@ from rpml.method.graph.heaps import (
 )
 from rpml.runtime.context import WORKING_MEMORY
 from rpml.runtime.errors import counted
-from rpml.runtime.rows import Array, first_not_finite, slices
+from rpml.runtime.rows import Array, first_not_finite, slices, unit_rows
 
 logger = logging.getLogger(__name__)
 
@@ -355,7 +355,8 @@ def pair_distances(
     """
     out = np.empty(len(left))
     for part in slices(len(left), max(1, memory_limit // (64 * X.shape[1]))):
-        a, b = prepare(X[left[part]], metric), prepare(X[right[part]], metric)
+        ends = [np.asarray(X[rows[part]], np.float64) for rows in (left, right)]
+        a, b = map(unit_rows, ends) if metric == "cosine" else ends
         out[part] = np.linalg.norm(a - b, axis=1)
         if metric == "cosine":
             out[part][~(a.any(axis=1) & b.any(axis=1))] = np.sqrt(2.0)
