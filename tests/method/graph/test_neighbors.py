@@ -229,6 +229,23 @@ def test_cosine_knows_no_largest_value():
     np.testing.assert_array_equal(plain.indices, huge.indices)
 
 
+@pytest.mark.parametrize(("seed", "memory_limit"), [(5, 2**20), (7, 2**10)])
+def test_centers_are_those_of_literal_k_means(seed, memory_limit):
+    X = np.random.default_rng(seed).integers(-20, 20, (60, 2)).astype(np.float32)
+    corpus = neighbors.measure(X, "euclidean", memory_limit)
+    rows = corpus.block(slice(None), np.float64)
+    order = np.random.default_rng(neighbors.CELL_SEED).choice(60, 60, replace=False)
+    centers = [rows[i] for i in order[:20]]
+    for _ in range(neighbors.CELL_ROUNDS):
+        cells = [[] for _ in centers]
+        for row in rows:
+            cells[np.argmin([((row - c) ** 2).sum() for c in centers])].append(row)
+        centers = [
+            np.mean(cell, axis=0) if cell else c for cell, c in zip(cells, centers, strict=True)
+        ]
+    np.testing.assert_allclose(neighbors._centers(corpus, 20), centers, atol=1e-5)
+
+
 def test_an_empty_cell_keeps_its_center():
     rows = np.zeros((40, 3), np.float32)
     rows[:20] = [5.0, 0, 0]  # equal centers: all rows but those of the first of them leave

@@ -10,6 +10,7 @@ from rpml.method.whitening.evidence import ScatterChoice
 from rpml.method.whitening.groups import no_groups
 from rpml.method.whitening.nuisance import (
     Nuisance,
+    _explained,
     comparable_rows,
     cross_pairs,
     cross_scatter,
@@ -56,7 +57,14 @@ def test_rows_without_a_value_take_no_part():
     X, _, v = translations()
     hidden = v.copy()
     hidden[::3] = -1
-    assert np.allclose(removal(X, (hidden,))[0], removal(X, (hidden,))[0])
+    known = hidden >= 0
+    for column in (hidden, np.where(known, X[:, 0], np.nan)):
+        effect, fitted, noise = _explained(X, column)
+        alone = _explained(X[known], column[known])
+        np.testing.assert_allclose(effect, alone[0])
+        np.testing.assert_allclose(fitted[known], alone[1])
+        assert not fitted[~known].any()
+        assert noise == alone[2]
     chosen = comparable_rows(hidden, np.random.default_rng(0))
     assert (hidden[chosen] >= 0).all()
 
@@ -195,7 +203,7 @@ def test_how_often_neighbors_share_the_value(shift, low, high):
 
 
 def verdict(gain, n_pairs, queries=False, noise=0.02):
-    """The share that `judge` takes if all maps rank 400 held-out pairs so much higher."""
+    """What `judge` says if all maps rank 400 held-out pairs so much higher: share and reason."""
     rng = np.random.default_rng(0)
     asks = np.arange(500) < (300 if queries else 500)
     rows = KnownRows(
@@ -213,14 +221,18 @@ def verdict(gain, n_pairs, queries=False, noise=0.02):
     )
     ranks = np.column_stack([without, without, maps])
     asked = np.column_stack([rng.integers(0, 300, 400)] * 2)
-    return judge(rows, [View(rows.Y, asked[:, 0], None, 2, asked, ranks)], n_pairs)[0]
+    share, _, reason = judge(rows, [View(rows.Y, asked[:, 0], None, 2, asked, ranks)], n_pairs)
+    return share, reason
 
 
 def test_a_map_of_few_pairs_needs_clear_evidence_and_one_of_many_may_fall_short_of_it():
     few, many = const.CROSS_MANY - 1, const.CROSS_MANY
-    assert verdict(0.02, few) is not None
-    assert verdict(-0.01, few) is None
-    assert verdict(-0.01, many) is not None
-    assert verdict(-0.01, few, queries=True) is not None
-    assert verdict(-0.1, many) is None
-    assert verdict(0.1, few, noise=2.0) is None
+    who = "held-out rows rank their counterparts of other values"
+    higher, lower = f"{who} 2% higher than without it", f"{who} 1% lower than without it"
+    smallest = const.CROSS_SHARES[0]
+    assert verdict(0.02, few) == (smallest, higher)
+    assert verdict(-0.01, few) == (None, f"{lower}, and 0% would be needed to be sure")
+    assert verdict(-0.01, many) == (smallest, f"{lower}, by a map that only half of the rows made")
+    assert verdict(-0.01, few, queries=True)[0] is not None
+    assert verdict(-0.1, many)[0] is None
+    assert verdict(0.1, few, noise=2.0)[0] is None
