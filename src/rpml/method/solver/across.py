@@ -41,8 +41,6 @@ def training_gain(discounted: Discounted, rng: np.random.Generator) -> float:
         untrained, made = Z[:, : view.size], view.made
         values = discounted.judged.nuisance.values[made]
         triplets = cross_triplets(untrained[made], values, const.JUDGED_TRIPLETS, rng)
-        if len(triplets) == 0:
-            continue
         problem = TripletObjective(Z[made], triplets, "constant", const.CROSS_ALPHA)
         start = SolverState(np.eye(Z.shape[1], view.size), None)
         stopping = Stopping(const.JUDGED_ITERATIONS, decrease=const.JUDGED_DECREASE)
@@ -50,7 +48,5 @@ def training_gain(discounted: Discounted, rng: np.random.Generator) -> float:
         both = [untrained, times(Z, L.astype(Z.dtype))]
         before, after = log_ranks(discounted.judged, both, view.asked[: const.JUDGED_PAIRS]).T
         falls.append(before - after)
-    if not falls:
-        return 0.0
     fall = np.concatenate(falls)
     return float(fall.mean() / max(1e-12, fall.std() / np.sqrt(len(fall))))

@@ -35,7 +35,7 @@ from rpml.runtime.threads import single_blas_thread, transposed_times
 
 def count_pairs(labels: Labels) -> int:
     """Degrees of freedom of the scatter within classes: labeled rows minus classes."""
-    sizes = np.bincount(labels[labels >= 0], minlength=1)
+    sizes = np.bincount(labels[labels >= 0])
     return int(np.maximum(sizes - 1, 0).sum())
 
 
@@ -167,8 +167,6 @@ def padded(data: Coordinates, scatter: Array, choice: ScatterChoice) -> Array:
 def _blend(data: Coordinates, groups: Labels, prior: Array, pairs: int | None = None) -> Array:
     """The scatter within groups and the prior, which weighs as much as `PRIOR_PAIRS` pairs."""
     pairs, weight = count_pairs(groups) if pairs is None else pairs, const.PRIOR_PAIRS
-    if pairs == 0:
-        return prior
     return (pairs * within_scatter(data, groups) + weight * prior) / (pairs + weight)
 
 
@@ -208,8 +206,6 @@ def _class_correlation(B: Array, named: Labels) -> Array:
     """Correlation of the columns of B between a row and the mean of the others of its class."""
     paired = drop_singles(named)
     B, g = B[paired >= 0], paired[paired >= 0]
-    if len(B) == 0:
-        return np.zeros((B.shape[1], B.shape[1]))
     B = B - B.mean(axis=0)
     sums = np.zeros((g.max() + 1, B.shape[1]), B.dtype)
     np.add.at(sums, g, B)

@@ -98,7 +98,6 @@ LABEL_FOLDS = 5  # of labeled rows, each judged by what the others give
 LABEL_CHUNK = 20  # rows of one class that judge labels, before other classes are asked
 
 # Rounding and memory: by the arithmetic of float32 and float64, not by a benchmark
-FAR = 1000  # norm of the mean, in standard deviations along the first axis
 SIGNIFICANT = 1e-10  # part of the largest variance, per axis, that is no rounding error of sums
 ROUNDING = 2  # units in the last place that a row of unit norm may be off
 BLOCK_ROWS, BLOCK_AXES = 4096, 128

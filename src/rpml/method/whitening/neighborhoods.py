@@ -103,9 +103,7 @@ def projected(
     # BLAS rounds by the shape of a product: of one shape, more axes do not change the first ones
     padded = np.pad(to_axes, ((0, 0), (0, -q % const.BLOCK_AXES)))
     blocks = np.stack(np.hsplit(padded, padded.shape[1] // const.BLOCK_AXES))
-    # rounded to float32, rows far from the origin would hardly differ
-    is_far = np.linalg.norm(spectrum.mean) > const.FAR * deviations[0]
-    mean = spectrum.mean.astype(float_dtype(X) if is_far else np.float32)
+    mean = spectrum.mean.astype(float_dtype(X))  # in float32 rows far from 0 would hardly differ
     for start in range(0, len(rows), const.BLOCK_ROWS):
         part = slice(start, start + const.BLOCK_ROWS)
         chosen = np.asarray(X[rows[part]], mean.dtype)

@@ -100,7 +100,7 @@ def _explained(Y: Array, column: NDArray[np.generic]) -> tuple[Array, Array, flo
 
 def comparable_rows(values: Index, rng: np.random.Generator) -> Index:
     """Which rows to look for neighbors across values: a sample, of values with enough rows."""
-    counts = np.bincount(values[values >= 0], minlength=1)
+    counts = np.bincount(values[values >= 0])
     # few values, so that each has rows to choose from; the same ones in all rows and in a sample
     common = np.argsort(-counts, kind="stable")[: const.MAX_CROSS_VALUES]
     common = common[counts[common] >= const.CROSS_VALUE_ROWS]

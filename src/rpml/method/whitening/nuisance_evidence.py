@@ -300,7 +300,7 @@ def neighborhood_scatter(rows: KnownRows, made: Index, rng: np.random.Generator)
 def _view(rows: KnownRows, made: Index, prior: Array, seen: Mask, asked: Index) -> View | None:
     """Return the maps that the rows `made` make on some axes; None if values have too few rows."""
     known = made[rows.nuisance.values[made] >= 0]
-    counts = np.bincount(rows.nuisance.values[known], minlength=1)
+    counts = np.bincount(rows.nuisance.values[known])
     frequent = known[counts[rows.nuisance.values[known]] >= const.CROSS_VALUE_ROWS]
     values, half = rows.nuisance.values[frequent], np.ix_(seen, seen)
     if len(np.unique(values)) < 2:
