@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from rpml.method.calibration import SCALE_LEVELS, SimilarityScale
+from rpml.method.calibration import SCALE_LEVELS, AxisRanges, SimilarityScale
 from rpml.runtime.rows import unit_rows
 
 
@@ -52,3 +52,10 @@ def test_quantiles_are_those_of_numpy(n):
     np.testing.assert_allclose(
         scale.random, np.quantile(pairs.astype(float), SCALE_LEVELS), atol=2e-5
     )
+
+
+def test_rows_without_a_first_component_do_not_say_how_prefixes_grow():
+    Y = np.array([[0.0, 1.0, 0.0], [0.0, 0.6, 0.8]])
+    np.testing.assert_array_equal(AxisRanges.from_rows(Y, unit=True).growth, 1)
+    Y = np.append(Y, [[0.6, 0.0, 0.8]], axis=0)
+    np.testing.assert_allclose(AxisRanges.from_rows(Y, unit=True).growth, [1 / 0.6, 1 / 0.6, 1])

@@ -68,6 +68,7 @@ def test_asymmetric_scores_need_no_decoding(rows, ranges):
     codec, queries = Int8Codec(ranges), rows[:5].astype(np.float32)
     codes = codec.encode(rows)
     codec.unit = False
+    assert (codec.scales(codes) == 1).all()
     scores = queries @ codec.decode(codes).T
     np.testing.assert_allclose(scores, queries @ rows.T, atol=0.01)
     constant = queries @ (codec.low + 128 * codec.step)

@@ -145,6 +145,34 @@ def test_a_subsample_decides_and_all_rows_make_the_axes(tmp_path):
     assert "learned from" not in everything.message_
 
 
+def test_without_training_a_subsample_changes_no_map():
+    X, y = blobs(n=600)
+    known = np.where(np.arange(600) % 7 == 0, y, -1)
+    settings = {"n_neighbors": 8, "use_labels": True, "random_state": 0}
+    whole, part = (RPML(4, subsample=n, **settings).fit(X, known) for n in (None, 200))
+    assert whole.outcome_ == part.outcome_ == "PCA"
+    assert whole.message_ == part.message_
+    np.testing.assert_array_equal(whole.transform(X), part.transform(X))
+    assert (whole.labels_ >= 0).all()
+    assert 200 <= (part.labels_ >= 0).sum() < 300
+    sample = RPML(4, subsample=200, random_state=0).fit(X)._sample
+    assert len(np.unique(sample["rows"])) == 200
+    np.testing.assert_array_equal(sample["vectors"], X[sample["rows"]])
+    assert sample["rows"].max() > 500  # of all rows
+
+
+def test_the_unit_of_rows_and_queries_changes_no_map():
+    X, _ = blobs(d=24)
+    queries = X[:80] + 3
+    settings = {"n_neighbors": 8, "random_state": 0, "normalize_input": False}
+    one, other = (
+        RPML(4, **settings).fit(X * unit, queries=queries * unit) for unit in (1.0, 2.0**70)
+    )
+    assert one.whitening_.nuisance.used
+    assert one.whitening_ == other.whitening_
+    np.testing.assert_allclose(one.transform(X), other.transform(X * 2.0**70), atol=1e-6)
+
+
 def test_a_subsample_has_all_rows_that_are_known():
     X, y = blobs(n=600)
     known = np.where(np.arange(600) % 7 == 0, y, -1)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn.cluster import KMeans
 
 from rpml.evaluation.metrics import pair_scores
 from rpml.method.clustering.aas import AuthorityAscentShift
+from rpml.method.clustering.ascent import usable_labels
 from rpml.method.clustering.pseudo_labels import (
     apply_supervision,
     as_clusterer,
@@ -150,3 +154,26 @@ def test_rows_without_a_label_are_no_exemplars_and_are_not_counted():
     np.testing.assert_array_equal(found.rows, [1, 3, 5])
     np.testing.assert_array_equal(found.labels, [0, 0, 1])
     np.testing.assert_array_equal(found.sizes, [2, 2, 2])
+
+
+@pytest.mark.parametrize(
+    ("modes", "what", "percent"),
+    [
+        ([3], "all rows into one cluster", [50, 75, 90, 95, 98]),
+        ([0, 1, 2], "each row into a cluster of its own", [75, 50, 25, 10, 2]),
+    ],
+)
+def test_every_quantile_of_the_affinities_is_tried(modes, what, percent):
+    tried = []
+
+    class Ascent:
+        graph = sparse.csr_matrix(np.arange(1.0, 102))
+
+        def run(self, epsilon):
+            tried.append(epsilon)
+            return SimpleNamespace(labels=np.arange(len(modes)), modes=modes, epsilon=epsilon)
+
+    with pytest.warns(UserWarning, match=f"AAS put {what} and no other epsilon changes that"):
+        labels = usable_labels(Ascent(), "auto")
+    np.testing.assert_array_equal(labels, np.arange(len(modes)))
+    assert tried == ["auto", *(1 + q for q in percent)]

@@ -75,9 +75,12 @@ def test_sets_that_were_apart_stay_apart_after_joining():
 def test_the_lighter_of_two_is_left_out():
     light = gather(None, 3, comparisons=[(0, 1, 2, 1.0), (0, 2, 1, 3.0)], conflicts="weight")
     np.testing.assert_array_equal(light.comparisons, [[0, 2, 1]])
-    link = gather(None, 2, must_link=[(0, 1, 0.5)], cannot_link=[(0, 1, 0.7)], conflicts="weight")
-    np.testing.assert_array_equal(link.apart, [[0, 1]])
-    np.testing.assert_array_equal(link.labels, [-1, -1])
+    links = {"must_link": [(0, 1, 0.5)], "cannot_link": [(1, 2, 0.6), (0, 1, 0.7)]}
+    report = r"1 constraint left out: must_link\[0\] \(0, 1\) contradicts cannot_link\[1\]\."
+    with pytest.warns(UserWarning, match=report):
+        link = gather(None, 3, **links, conflicts="weight")
+    np.testing.assert_array_equal(link.apart, [[0, 1], [1, 2]])
+    np.testing.assert_array_equal(link.labels, [-1, -1, -1])
 
 
 @pytest.mark.parametrize(

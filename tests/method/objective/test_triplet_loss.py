@@ -179,6 +179,10 @@ def test_no_triplets_give_zero():
         ({"L": np.eye(4)}, r"L must have shape \(9, l\)"),
         ({"theta": np.zeros(5)}, r"theta for weight='concat' must have shape \(18,\), got \(5,\)"),
         ({"theta": None}, "must have shape"),
+        (
+            {"theta": np.zeros(9), "weight": "bilinear"},
+            r"theta for weight='bilinear' must have shape \(9, q\), got \(9,\)",
+        ),
         ({"weight": "constant"}, "has no parameters"),
         ({"weight": "quadratic"}, "weight must be one of"),
         ({"alpha": 90.0}, "between 0 and 90 degrees, got 90"),

@@ -16,6 +16,7 @@ from rpml.method.objective.triplet_loss import TripletObjective, loss_and_gradie
 from rpml.method.solver.conjugate_gradient import (
     SolverState,
     Stopping,
+    _reason_to_stop,
     descend,
     fit_triplets,
     random_subspace,
@@ -210,3 +211,23 @@ def test_double_precision_ends_at_a_gradient_of_a_hundred_millionth_per_triplet(
     *before, last = np.array(result.history["gradient_norm"]) / len(triplets)
     assert result.message == "converged: gradient norm below tolerance"
     assert last <= 1e-8 < min(before)
+
+
+def test_a_direction_that_climbs_gives_way_to_steepest_descent():
+    X, triplets, L, theta = random_problem(19)
+    problem = TripletObjective(X, triplets, weight_ridge=0.01)
+    start = SolverState(L, theta)
+    descend(problem, start, Stopping(0))
+    wrong = replace(start, direction=start.gradient, history=deepcopy(start.history))
+    expected, found = (descend(problem, state, Stopping(1)) for state in (start, wrong))
+    assert found.n_iter == 1
+    np.testing.assert_array_equal(found.L, expected.L)
+    np.testing.assert_array_equal(found.theta, expected.theta)
+
+
+@pytest.mark.parametrize(("loss", "norm"), [(np.nan, 1.0), (np.inf, 1.0), (1.0, np.nan)])
+def test_what_is_not_finite_has_failed(loss, norm):
+    X, triplets, L, _ = random_problem(20)
+    state = SolverState(L, None, loss, history={"gradient_norm": [norm], "loss": [loss]})
+    reason = _reason_to_stop(TripletObjective(X, triplets, "constant"), Stopping(), state)
+    assert reason == "failed: the loss is not finite"

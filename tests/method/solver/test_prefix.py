@@ -8,6 +8,7 @@ from rpml.evaluation.metrics import recall_at_k
 from rpml.method.solver.training import (
     PREFIX_TRIPLETS,
     prefix_rotation,
+    principal_subspace,
     sizes_below,
     triplet_subset,
 )
@@ -86,3 +87,12 @@ def nested_gain(Y, triplets, shrinkage):
     """How far another round would still turn the first sixteen axes, as a share of all it could."""
     again = prefix_rotation(Y, triplets, 45.0, shrinkage)[:, :16]
     return 1 - np.linalg.norm(again[:16]) ** 2 / 16
+
+
+def test_axes_that_rows_do_not_vary_along_complete_the_principal_ones():
+    rows = np.random.default_rng(0).standard_normal((50, 2)) @ [[3.0, 0, 0, 0, 3], [0, 1, 0, 0, 0]]
+    L = principal_subspace(rows, 4)
+    np.testing.assert_allclose(L.T @ L, np.eye(4), atol=1e-12)
+    assert np.linalg.matrix_rank(rows @ L) == 2
+    np.testing.assert_allclose(L[:, 0] ** 2, [0.5, 0, 0, 0, 0.5], atol=0.05)
+    np.testing.assert_array_equal(L[:, :2], principal_subspace(rows, 2))

@@ -8,7 +8,8 @@ import pytest
 from rpml import RPML
 from rpml.evaluation.metrics import recall_at_k
 from rpml.method.objective.weights import WEIGHTS
-from rpml.method.solver.conjugate_gradient import SolverState, random_subspace
+from rpml.method.solver import training
+from rpml.method.solver.conjugate_gradient import SolverState, descend, random_subspace
 from rpml.method.solver.training import BATCH_TRIPLETS, Batches, run_epochs
 from tests.problems import ALL_WEIGHTS, blobs
 
@@ -64,3 +65,46 @@ def test_the_triplets_of_a_batch_are_limited():
     result = stochastic_gradient(X, y, start(), settings, 1, seed=0)
     batches = -(-len(X) // 60) + 2
     assert 0 < result.history["n_triplets"][0] <= 60 * BATCH_TRIPLETS * batches
+
+
+@pytest.mark.parametrize("mining", ["all", "hard", "semi-hard"])
+def test_given_triplets_are_learned_from_without_any_label(mining):
+    X, _ = blobs(spread=0.8)
+    nothing, given = np.full(len(X), -1), np.array([[0, 1, 30], [25, 26, 60], [50, 51, 0]])
+    state = start("constant")
+    settings = RPML(weight="constant", mining=mining)
+    Batches(X, nothing, nothing >= 0, given, settings).run_epoch(state, np.random.default_rng(0))
+    assert state.history["n_triplets"] == [3]
+    assert state.loss < 3 * np.log(2)
+
+
+def test_batches_without_triplets_are_left_out():
+    X, _ = blobs()
+    state, first = start(), start()
+    one, none = np.zeros(len(X), int), np.zeros(len(X), bool)
+    batches = Batches(X, one, none, np.empty((0, 3), int), PLAIN)
+    batches.run_epoch(state, np.random.default_rng(0))
+    np.testing.assert_array_equal(state.L, first.L)
+    assert (state.history["n_triplets"], state.loss, state.iteration) == ([0], 0.0, 1)
+
+
+def test_an_epoch_records_the_end_of_its_batches_per_triplet(monkeypatch):
+    X, y = blobs()
+    ends = []
+
+    def listen(problem, *rest):
+        result = descend(problem, *rest)
+        last = {name: values[-1] for name, values in result.history.items()}
+        ends.append((result.loss, last["gradient_norm"], last["mean_weight"], problem.n_triplets))
+        return result
+
+    monkeypatch.setattr(training, "descend", listen)
+    settings = RPML(weight_ridge=None, batch_size=60)
+    history = stochastic_gradient(X, y, start(), settings, 1, seed=0).history
+    losses, norms, weights, counts = np.transpose(ends)
+    assert len(ends) > 2
+    assert history["n_triplets"] == [counts.sum()]
+    assert history["loss"][0] == pytest.approx(losses.sum() / counts.sum())
+    assert history["gradient_norm"][0] == pytest.approx(norms.sum() / counts.sum())
+    assert history["mean_weight"][0] == pytest.approx(np.average(weights, weights=counts))
+    assert weights.std() > 0

@@ -10,8 +10,11 @@ import pytest
 from rpml import RPML
 from rpml.estimator.description import decisions
 from rpml.evaluation.metrics import recall_at_k
+from rpml.method.knowledge.constraints import gather
 from rpml.method.objective.weights import PINNED_LOGIT, PinnedWeights, weight_function
-from rpml.method.whitening import classes
+from rpml.method.settings import FitInputs
+from rpml.method.whitening import classes, constants
+from rpml.method.whitening.choice import scatter_rows
 from rpml.method.whitening.classes import (
     _judged,
     count_pairs,
@@ -23,7 +26,7 @@ from rpml.method.whitening.classes import (
 )
 from rpml.method.whitening.constants import JUDGED_ROWS, LABEL_CHUNK, LABEL_SHRINKAGES
 from rpml.method.whitening.evidence import neighbor_scatter
-from rpml.method.whitening.groups import within_scatter
+from rpml.method.whitening.groups import no_groups, within_scatter
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import coordinates, whitening_map
 from tests.problems import blobs, classes_with_nuisance
@@ -326,3 +329,12 @@ def test_a_large_class_does_not_displace_the_small_ones_that_judge():
     sizes = np.bincount(labels[_judged(labels, np.random.default_rng(0))])
     assert sizes[0] == LABEL_CHUNK
     assert set(sizes[1:]) == {0, 5}
+
+
+def test_the_rows_that_choose_the_whitening_have_the_labeled_ones_among_them(monkeypatch):
+    monkeypatch.setattr(constants, "SCATTER_ROWS", 20)
+    labels = np.where(np.arange(100) < 15, np.arange(100) % 3, -1)
+    inputs = FitInputs(no_groups(100), gather(labels, 100))
+    rows = scatter_rows(inputs, np.random.default_rng(0))
+    assert 20 <= len(rows) <= 30
+    assert (rows < 15).sum() >= 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,6 +23,7 @@ from rpml.method.whitening.constants import (
 )
 from rpml.method.whitening.evidence import (
     NO_GAIN,
+    NuisanceEvidence,
     RankGains,
     choose,
     n_directions,
@@ -221,3 +223,11 @@ def test_rescaling_gives_way_to_labels_and_outlives_useless_pairs():
     assert paired.pairs is not None
     assert not paired.pairs.used
     assert np.isfinite(paired.ridge)
+
+
+def test_the_evidence_on_queries_is_a_sentence():
+    found = NuisanceEvidence("queries", False, "they are few", 1, 0.5, 0.25, 0.3)
+    shares = "50% of nearest neighbors of queries are queries (25% by chance)"
+    assert found.summary == f"{shares}; not used, because they are few"
+    used = replace(found, used=True, reason="they are many")
+    assert used.summary == f"{shares}; after: 30%; 1 direction removed, because they are many"

@@ -10,7 +10,7 @@ import pytest
 from rpml import RPML
 from rpml.estimator.description import decisions
 from rpml.evaluation.metrics import recall_at_k
-from rpml.method.whitening.constants import MIN_GROUPS
+from rpml.method.whitening.constants import GROUP_SHRINKAGES, MIN_GROUPS
 from rpml.method.whitening.groups import (
     drop_singles,
     drop_strangers,
@@ -185,6 +185,19 @@ def test_agreement_is_chance_on_noise_and_high_on_structure():
     high = split_half_agreement(structure, np.eye(40), (np.inf,), rng)[0]
     assert low < 0.03
     assert high > 0.3
+
+
+def test_groups_that_are_hardly_found_more_often_than_by_chance_are_no_evidence():
+    rng = np.random.default_rng(0)
+    y, pairs = np.repeat([0, 1], 400), np.arange(800) // 2  # each pair is of one class
+    X = 4 * rng.standard_normal((2, 12))[y] + rng.standard_normal((800, 12))
+    for rows, shrinkages in (
+        (X, ()),
+        (X + rng.standard_normal((400, 12))[pairs], GROUP_SHRINKAGES),
+    ):
+        data = coordinates(rows, np.arange(800), principal_axes(rows, False), False, 8)
+        evidence = group_scatter(data, pairs, np.random.default_rng(0))[1].evidence
+        assert tuple(evidence) == shrinkages
 
 
 @pytest.mark.parametrize("copies", [2, 4])

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from rpml import RPML
 from rpml.method.settings import FitInputs
+from rpml.method.whitening import choice
 from rpml.method.whitening import constants as const
 from rpml.method.whitening.choice import scatter_rows
 from rpml.method.whitening.evidence import ScatterChoice
@@ -18,7 +20,7 @@ from rpml.method.whitening.nuisance import (
     pair_differences,
     removal,
 )
-from rpml.method.whitening.nuisance_evidence import KnownRows, View, judge, shared
+from rpml.method.whitening.nuisance_evidence import KnownRows, View, judge, known_rows, shared
 from tests.languages import translations
 
 
@@ -236,3 +238,38 @@ def test_a_map_of_few_pairs_needs_clear_evidence_and_one_of_many_may_fall_short_
     assert verdict(-0.01, few, queries=True)[0] is not None
     assert verdict(-0.1, many)[0] is None
     assert verdict(0.1, few, noise=2.0)[0] is None
+
+
+@pytest.mark.parametrize(
+    ("n", "reason"),
+    [
+        (const.CROSS_VALUE_ROWS - 1, "fewer than two of its values have enough rows"),
+        (const.CROSS_VALUE_ROWS, "too few rows of different values are each other's nearest"),
+    ],
+)
+def test_a_value_of_few_rows_is_no_evidence(n, reason):
+    X = np.random.default_rng(0).standard_normal((200, 16))
+    X[:n] += 5
+    nuisance = np.arange(200) < n
+    assert RPML(4, random_state=0).fit(X, nuisance=nuisance).whitening_.nuisance.reason == reason
+
+
+def test_where_no_row_asks_nothing_is_shared():
+    values, none = np.repeat([0, 1], 10), np.zeros(20, bool)
+    Y = np.random.default_rng(0).standard_normal((20, 4))
+    assert shared(Y, values, none, np.random.default_rng(0)) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("n", [50, 51])
+def test_of_many_queries_a_sample_is_looked_at(n, monkeypatch):
+    seen = []
+
+    def listen(data, usual, nuisance, queries):
+        seen.append(np.unique(queries, axis=0))
+        return known_rows(data, usual, nuisance, queries)
+
+    monkeypatch.setattr(const, "MAX_CROSS_ROWS", 100)
+    monkeypatch.setattr(choice, "known_rows", listen)
+    X = np.random.default_rng(0).standard_normal((200 + n, 16))
+    RPML(4, random_state=0).fit(X[:200], queries=X[200:])
+    assert [len(queries) for queries in seen] == [50]

@@ -269,3 +269,12 @@ def test_a_clear_gain_of_held_out_pairs_leaves_pca():
 
 
 GAINS = ("held-out pairs ", "interval ")
+
+
+def test_pairs_that_share_a_row_choose_a_shrinkage(data):
+    """Where that row is among those that judge, no pair is left to make a scatter."""
+    star = np.stack([np.zeros(60, int), np.arange(1, 61)], axis=1)
+    prior = np.diag(data.deviations**2)
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        assert pairs_module._best_shrinkage(data, star, 1.0, prior, rng) in PAIR_SHRINKAGES
