@@ -82,6 +82,10 @@ def test_the_refined_scatter_keeps_full_rank_and_few_pairs_leave_the_prior(probl
     assert np.linalg.eigvalsh(refined)[0] == pytest.approx(0.1, abs=1e-4)
     few = refined_scatter(data, pairs[::100], 0.5, prior) / scale
     assert np.abs(few - np.eye(len(few))).max() < np.abs(refined - np.eye(len(few))).max() / 2
+    flat = prior.copy()
+    flat[0, 0] *= 0.02  # one direction in which neighbors agree more than pairs may
+    refined = refined_scatter(data, pairs[:1], 0.5, flat) / scale
+    assert np.linalg.eigvalsh(refined)[0] == pytest.approx(0.02, abs=0.01)
 
 
 def fit(X, pairs=None, **inputs):
