@@ -236,11 +236,15 @@ def asked():
 
 
 def rescaled():
-    """Neighbors that support no more than a rescaling."""
+    """Neighbors that support no more than a rescaling, alone and before a nuisance is removed."""
     rng = np.random.default_rng(0)
-    spread = np.where(np.arange(24) < 4, 1.2, 0.5)
-    X = rng.standard_normal((80, 24)).repeat(8, 0) + spread * rng.standard_normal((640, 24))
-    return of_model(fitted(X.astype(np.float32), 16), X)
+    things, noise = rng.standard_normal((80, 24)).repeat(8, 0), rng.standard_normal((640, 24))
+    X = (things + np.where(np.arange(24) < 4, 1.2, 0.5) * noise).astype(np.float32)
+    v = np.arange(640) % 2
+    moved = things + np.where(np.arange(24) < 4, 0.9, 0.5) * noise
+    moved += 0.35 * np.random.default_rng(1).standard_normal((2, 24))[v]
+    known = fitted(moved.astype(np.float32), 16, known={"nuisance": v})
+    return {"alone": of_model(fitted(X, 16), X), "known": of_model(known, moved)}
 
 
 def many():
