@@ -229,11 +229,15 @@ def test_faiss_scalar_quantizer_reads_the_int8_codes(rows, ranges):
 def test_refusals(rows, ranges):
     with pytest.raises(ValueError, match="choose from float, int8"):
         make_codec("int3", 20, ranges, None, True)
+    for n_bytes in (0, 21):
+        with pytest.raises(ValueError, match=f"n_bytes={n_bytes} must lie between 1 and the 20"):
+            learn_codebooks(rows, n_bytes, np.random.default_rng(0))
     with pytest.raises(ValueError, match="no int8 ranges"):
         make_codec("int8", 20, None, None, True)
     codec = make_codec("int8", 12, ranges, None, True)
     for wrong in (
         codec.encode(rows[:, :12])[:, :5],
+        np.zeros((2, 13), np.int8),
         np.zeros((2, 12), np.uint8),
         np.zeros(12),
         [[1]],

@@ -15,7 +15,7 @@ from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.knowledge.constraints import gather
 from rpml.method.pipeline import Stages
 from rpml.method.settings import FitInputs
-from rpml.method.whitening.groups import no_groups
+from rpml.method.whitening.groups import no_groups, sample_rows
 from rpml.runtime.context import Context
 
 
@@ -184,6 +184,13 @@ def test_a_subsample_has_all_rows_that_are_known():
     assert (model.labels_[known >= 0] >= 0).all()
     np.testing.assert_array_equal(model.labeled_mask_, known >= 0)
     assert (model.triplets_ == comparison).all(axis=1).any()
+
+
+def test_a_subsample_is_drawn_from_more_rows_only():
+    groups = no_groups(100)
+    assert FitInputs(groups).sample(100, np.random.default_rng(0)) is None
+    assert len(np.unique(FitInputs(groups).sample(99, np.random.default_rng(0)))) == 99
+    np.testing.assert_array_equal(sample_rows(groups, 100, None), np.arange(100))  # nothing drawn
 
 
 def test_a_subsample_takes_groups_whole():

@@ -193,8 +193,16 @@ def test_cells_find_the_neighbors_and_measure_the_recall(metric, monkeypatch):
 def test_auto_takes_cells_beyond_the_limit(monkeypatch):
     monkeypatch.setattr(neighbors, "CELL_ROWS", 100)
     monkeypatch.setattr(neighbors, "EXACT_ROWS", 2000)
-    assert nearest_neighbors(clumps(3000), 10).method == "ann"
-    assert nearest_neighbors(clumps(1900), 10).method == "exact"
+    assert nearest_neighbors(clumps(2001), 10).method == "ann"
+    assert nearest_neighbors(clumps(2000), 10).method == "exact"
+
+
+def test_four_cells_are_needed(monkeypatch):
+    monkeypatch.setattr(neighbors, "CELL_ROWS", 100)
+    X = 9 * np.eye(4).repeat(100, axis=0) + np.random.default_rng(0).standard_normal((400, 4))
+    assert nearest_neighbors(X, 5, method="ann").method == "ann"
+    with pytest.warns(UserWarning, match="399 rows have no cells"):
+        assert nearest_neighbors(X[1:], 5, method="ann").method == "exact"
 
 
 def test_cells_that_do_not_help_give_way_to_the_exact_search():

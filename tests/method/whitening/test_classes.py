@@ -66,13 +66,18 @@ def test_pairs_are_labeled_rows_less_classes():
 
 def test_too_few_labels_leave_the_scatter_as_it_was(problem):
     X, y, *_ = problem
+    enough = np.where(y < 4, some_labels(y, 6), -1)
+    one_less = enough.copy()
+    one_less[np.flatnonzero(enough >= 0)[0]] = -1
     for known, few in (
         (some_labels(y, 1), "0 pairs in 0 classes"),
         (np.where(y < 3, y, -1), "87 pairs in 3 classes"),
+        (one_less, "19 pairs in 4 classes"),
     ):
         _, prior, found = scatter_of(X, known)
         assert found[0] is prior[0]
         assert found[1] == replace(prior[1], labels_ignored=f"{few} are too few to tell")
+    assert "too few" not in scatter_of(X, enough)[2][1].labels_ignored
 
 
 def test_all_labels_give_the_scatter_within_classes(problem):

@@ -16,6 +16,8 @@ from rpml.evaluation.registry import PCA
 from rpml.method.whitening.constants import (
     LEAST_SUPPORT,
     MILD,
+    MIN_AXES,
+    MIN_ROWS,
     RIDGE,
     SHRINKAGES,
     SUPPORT,
@@ -146,9 +148,11 @@ def test_the_last_scatter_is_made_where_something_uses_it():
     assert np.abs(cheap - full).max() > 0
 
 
-@pytest.mark.parametrize("shape", [(60, 30), (300, 3)])
-def test_too_little_data_stays_with_pca(shape):
-    data, _ = sampled(np.random.default_rng(5).standard_normal(shape), 2)
+def test_too_little_data_stays_with_pca():
+    for shape in ((MIN_ROWS, MIN_AXES), (MIN_ROWS - 1, 30), (300, MIN_AXES - 1)):
+        data, _ = sampled(np.random.default_rng(5).standard_normal(shape), 2)
+        choice = neighbor_scatter(data, np.random.default_rng(0))[1]
+        assert (choice.source == "none") == (shape != (MIN_ROWS, MIN_AXES))
     _, choice = neighbor_scatter(data, np.random.default_rng(0))
     assert choice.gain == Interval(0, 0, 0)
     assert choice.source == "none"

@@ -109,7 +109,7 @@ def test_pairs_of_which_many_are_wrong_help_on_unseen_classes(problem):
 
 @pytest.mark.parametrize(
     ("wrong", "m", "reason"),
-    [(1.0, 2000, "they are no closer than random rows"), (0.0, 40, "40 pairs are too few to tell")],
+    [(1.0, 2000, "they are no closer than random rows"), (0.0, 49, "49 pairs are too few to tell")],
 )
 def test_useless_pairs_change_nothing(problem, wrong, m, reason):
     X, y = problem
@@ -123,6 +123,12 @@ def test_useless_pairs_change_nothing(problem, wrong, m, reason):
     assert found.reason == reason
     assert decisions(ignored)["pairs"] == f"ignored, because {reason}"
     assert "pairs" not in decisions(without)
+
+
+def test_fifty_pairs_are_looked_at(problem, data):
+    prior = np.diag(data.deviations**2), ScatterChoice("neighbors", np.inf, {})
+    found = pair_scatter(data, draw(problem[1], 80, 0.0)[:50], prior, np.random.default_rng(0))[1]
+    assert found.pairs.rate > 0
 
 
 @pytest.mark.parametrize(("nuisance", "used"), [(0.7, False), (2.0, True)])
@@ -149,7 +155,7 @@ def test_few_classes_of_many_rows_do_not_choose_too_strong_a_whitening():
     assert choice.shrinkage >= 1 / 16
 
 
-@pytest.mark.parametrize(("n_pairs", "chosen"), [(600, 1 / 64), (400, 1 / 4)])
+@pytest.mark.parametrize(("n_pairs", "chosen"), [(500, 1 / 64), (499, 1 / 4)])
 def test_many_pairs_take_the_strongest_whitening_that_ranks_nearly_best(
     data, n_pairs, chosen, monkeypatch
 ):
@@ -159,7 +165,7 @@ def test_many_pairs_take_the_strongest_whitening_that_ranks_nearly_best(
     monkeypatch.setattr(
         pairs_module, "_log_ranks", lambda shrinkage, pairs: np.full(len(pairs), ranks[shrinkage])
     )
-    pairs = draw(np.repeat(np.arange(40), 12), n_pairs, 0.0)
+    pairs = draw(np.repeat(np.arange(40), 12), 700, 0.0)[:n_pairs]
     rng = np.random.default_rng(0)
     found = pairs_module._best_shrinkage(data, pairs, 1.0, np.eye(data.W.shape[1]), rng)
     assert found == chosen
