@@ -84,11 +84,12 @@ def _explained(Y: Array, column: NDArray[np.generic]) -> tuple[Array, Array, flo
     fitted = np.zeros_like(Y)
     if column.dtype.kind == "f":
         known = np.isfinite(column)
-        x = column[known].astype(Y.dtype)
-        x = x - x.mean()
-        slope = x @ Y[known] / max(float(x @ x), 1e-12)
+        x, n = column[known].astype(Y.dtype), max(1, int(known.sum()))
+        x = x - x.sum() / n
+        square = float(x @ x)
+        slope = x @ Y[known] / max(square, 1e-12)
         fitted[known] = x[:, None] * slope
-        return slope[None] * x.std(), fitted, 1 / max(1, int(known.sum()))
+        return slope[None] * np.sqrt(square / n), fitted, 1 / n
     known = column.astype(np.intp) >= 0
     codes = np.unique(column[known], return_inverse=True)[1]
     counts = np.bincount(codes, minlength=1)
