@@ -200,7 +200,7 @@ def _reason_to_stop(problem: TripletObjective, stopping: Stopping, state: Solver
     norm = state.history["gradient_norm"][-1]
     if not np.isfinite(state.loss) or not np.isfinite(norm):
         return "failed: the loss is not finite"
-    if norm <= stopping.gradient * max(1, problem.n_triplets):
+    if norm <= stopping.gradient * problem.n_triplets:
         return "converged: gradient norm below tolerance"
     losses = state.history["loss"][-4:]
     if len(losses) == 4:

@@ -92,7 +92,7 @@ def choose_whitening(
         spectrum = principal_axes(X, unit, step=step)
     size = size_within(spectrum, X.shape, settings)
     if not isinstance(settings.whiten, str):
-        n_axes = max(min(max(256, 2 * size), len(spectrum.variances)), size)
+        n_axes = min(max(256, 2 * size), len(spectrum.variances))
         return Whitening(whitening(spectrum, float(settings.whiten), n_axes, unit, unit), None)
     return whiten_by_scatter(X, inputs, spectrum, unit, size, context.rng("whiten"))
 

@@ -100,7 +100,7 @@ def group_scatter(data: Coordinates, groups: Groups, rng: np.random.Generator) -
     plateau = np.array(tried)[hits >= const.GROUP_PLATEAU * hits.max()]
     shrinkage = float(np.exp(np.mean(np.log(plateau))))
     sizes = np.bincount(members)
-    chance = (sizes * (sizes - 1)).sum() / max(1, len(members) * (len(members) - 1))
+    chance = (sizes * (sizes - 1)).sum() / (len(members) * (len(members) - 1))
     agreement = {}
     if hits.max() > const.TIMES_CHANCE * chance:
         agreement = cross_agreement(data.subset(first), estimate, tried, rng)
@@ -116,7 +116,7 @@ def within_scatter(data: Coordinates, groups: Groups) -> Array:
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     means = np.add.reduceat(W[order], starts, axis=0) / sizes[:, None].astype(W.dtype)
     rest = W - means[g]
-    covariance = np.asarray(rest.T @ rest, np.float64) / max(1, len(W) - len(sizes))
+    covariance = np.asarray(rest.T @ rest, np.float64) / (len(W) - len(sizes))
     return covariance * np.outer(data.deviations, data.deviations)
 
 

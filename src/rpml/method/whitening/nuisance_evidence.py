@@ -266,7 +266,7 @@ def shared(Y: Array, values: Index, asks: Mask, rng: np.random.Generator) -> tup
     everyone = None if len(asking) == len(known) else asking
     found = names[similarities(Y[known], everyone).argmax(axis=1)] == names[asking]
     counts = np.bincount(names)[names[asking]]
-    return float(found.mean()), float(((counts - 1) / max(1, len(known) - 1)).mean())
+    return float(found.mean()), float(((counts - 1) / (len(known) - 1)).mean())
 
 
 def _views(rows: KnownRows, rng: np.random.Generator) -> Iterator[View]:
