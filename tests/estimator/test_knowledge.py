@@ -68,9 +68,10 @@ def test_triplets_across_values_train_where_held_out_rows_support_it(monkeypatch
 
 def test_training_across_values_of_a_sample_of_the_rows():
     X, _, v = translations(240, languages=12)
-    model = RPML(8, subsample=1500, random_state=0).fit(X, nuisance=v)
+    model = RPML(8, subsample=1500, max_triplets=300, random_state=0).fit(X, nuisance=v)
     anchor, positive, _ = model.triplets_.T
     assert model.outcome_ == "learned axes, trained"
+    assert len(model.triplets_) == 300
     assert (v[anchor] != v[positive]).all()
 
 

@@ -339,3 +339,22 @@ def test_triplets_of_given_classes_and_comparisons_have_weight_1():
         assert 0 < certain.sum() < len(certain)
         np.testing.assert_allclose(weights[certain], 1)
         assert weights[~certain].min() < 0.9
+
+
+def test_sources_of_triplets_share_the_limit():
+    X, y = blobs()
+    known = gather(np.where(np.arange(len(X)) % 3 == 0, y, -1), len(X))
+    groups = np.arange(len(X)) // 16 * 8 + y
+    for inputs, n in ((FitInputs(groups), 90), (FitInputs(groups, known), 60)):
+        stages = Stages(RPML(4, max_triplets=180), Context())
+        triplets = stages.objective(X, None, y, inputs).triplets
+        assert len(triplets) == 180
+        a, p, _ = triplets.T
+        assert (groups[a[n : 2 * n]] == groups[p[n : 2 * n]]).all()
+
+
+@pytest.mark.parametrize(("size", "n_axes"), [(8, 256), (140, 280), (160, 300)])
+def test_a_whitening_that_is_set_looks_at_256_axes_or_twice_the_components(size, n_axes):
+    X = np.random.default_rng(0).standard_normal((400, 300))
+    model = RPML(size, whiten=0.5, training="auto", max_iter=1, n_neighbors=5, random_state=0)
+    assert model.fit(X).preprocessing_.matrix.shape == (300, n_axes)

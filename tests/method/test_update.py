@@ -8,6 +8,7 @@ import pytest
 from rpml import RPML
 from rpml.evaluation.metrics import pair_scores, recall_at_k
 from rpml.method.clustering.pseudo_labels import MAX_EXEMPLARS, find_exemplars
+from rpml.method.pipeline import Stages
 from rpml.method.update import MIN_OLD, align, sample_old
 from tests.languages import translations
 from tests.problems import blobs, classes_with_nuisance
@@ -214,3 +215,14 @@ def test_an_update_does_not_need_labels_of_the_new_rows(rows):
     X, y = rows
     model = RPML(6, clustering=y[:300], random_state=0).fit(X[:300]).update(X[300:])
     assert pair_scores(model.labels_[: len(X) - 300], y[300:])["precision"] > 0.9
+
+
+@pytest.mark.parametrize(("n", "with_exemplars"), [(12, False), (11, True)])
+def test_few_rows_are_whitened_together_with_the_exemplars(rows, n, with_exemplars, monkeypatch):
+    X, seen = rows[0], []
+    model = RPML(6, n_neighbors=15, training="always", random_state=0).fit(X[:300])
+    whiten = Stages.whiten
+    monkeypatch.setattr(Stages, "whiten", lambda *a: seen.append(len(a[1])) or whiten(*a))
+    n_exemplars = len(model.exemplars_.rows)
+    model.update(X[300:312], X[:n])
+    assert seen == [12 + n + with_exemplars * n_exemplars]

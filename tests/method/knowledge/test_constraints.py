@@ -97,3 +97,9 @@ def test_the_lighter_of_two_is_left_out():
 def test_bad_constraints_are_refused(given, message):
     with pytest.raises(ValueError, match=message):
         gather(None, 3, **given)
+
+
+def test_three_others_of_a_circle_are_named():
+    circle = [(0, 1, 2), (0, 2, 3), (0, 3, 4), (0, 4, 5), (0, 5, 1)]
+    with pytest.raises(ValueError, match=r"comparisons\[4\].* with comparisons\[0, 1, 2\]\."):
+        gather(None, 6, comparisons=circle)

@@ -231,3 +231,12 @@ def test_what_is_not_finite_has_failed(loss, norm):
     state = SolverState(L, None, loss, history={"gradient_norm": [norm], "loss": [loss]})
     reason = _reason_to_stop(TripletObjective(X, triplets, "constant"), Stopping(), state)
     assert reason == "failed: the loss is not finite"
+
+
+@pytest.mark.parametrize("solver", ["cg", "gd"])
+def test_without_triplets_the_start_is_the_end(solver):
+    X, _, L, theta = random_problem(21)
+    nothing = np.empty((0, 3), int)
+    result = fit_triplets(X, nothing, L, theta, solver=solver)
+    assert (result.n_iter, result.loss, result.converged) == (0, 0.0, True)
+    np.testing.assert_array_equal(result.L, L)

@@ -13,7 +13,7 @@ from rpml.evaluation.metrics import recall_at_k
 from rpml.method.knowledge.constraints import gather
 from rpml.method.objective.weights import PINNED_LOGIT, PinnedWeights, weight_function
 from rpml.method.settings import FitInputs
-from rpml.method.whitening import classes, constants
+from rpml.method.whitening import choice, classes, constants
 from rpml.method.whitening.choice import scatter_rows
 from rpml.method.whitening.classes import (
     _judged,
@@ -343,3 +343,21 @@ def test_the_rows_that_choose_the_whitening_have_the_labeled_ones_among_them(mon
     rows = scatter_rows(inputs, np.random.default_rng(0))
     assert 20 <= len(rows) <= 30
     assert (rows < 15).sum() >= 10
+    for n_others, n_labeled in ((20, 10), (5, 15), (8, 12)):
+        rows = with_labeled(np.arange(15, 15 + n_others), labels, np.random.default_rng(0))
+        assert len(rows) == n_others + n_labeled
+
+
+def test_many_labels_tell_something_of_more_axes(monkeypatch):
+    rng, widths = np.random.default_rng(0), []
+
+    def listen(data, *rest):
+        widths.append(data.W.shape[1])
+        return label_scatter(data, *rest)
+
+    monkeypatch.setattr(choice, "label_scatter", listen)
+    X = rng.standard_normal((150, 120))
+    for per_class in (3, 5):  # 20 and 40 pairs, besides what 150 rows tell
+        known = np.where(np.arange(150) < 10 * per_class, np.arange(150) % 10, -1)
+        RPML(4, use_labels=True, random_state=0).fit(X, known)
+    assert widths == [50, 80]

@@ -67,6 +67,8 @@ def test_rows_without_a_value_take_no_part():
         np.testing.assert_allclose(fitted[known], alone[1])
         assert not fitted[~known].any()
         assert noise == alone[2]
+    for nothing in (np.full(len(X), -1), np.full(len(X), np.nan)):
+        assert not _explained(X, nothing)[0].any()
     chosen = comparable_rows(hidden, np.random.default_rng(0))
     assert (hidden[chosen] >= 0).all()
 

@@ -10,6 +10,7 @@ import pytest
 from rpml import RPML
 from rpml.estimator.description import decisions
 from rpml.evaluation.metrics import recall_at_k
+from rpml.method.whitening import constants
 from rpml.method.whitening import groups as pairs_module
 from rpml.method.whitening.constants import PAIR_SHRINKAGES
 from rpml.method.whitening.evidence import PairEvidence, ScatterChoice
@@ -222,13 +223,16 @@ def test_an_update_does_not_unlearn_the_pairs(problem):
     np.testing.assert_array_equal(model.update(X[:60], X).preprocessing_.matrix, matrix)
 
 
-def test_samples_keep_whole_pairs():
+def test_samples_keep_whole_pairs(monkeypatch):
     pairs = np.array([[0, 9], [3, 4], [1, 8]])
     np.testing.assert_array_equal(pairs_within(pairs, np.array([1, 3, 4, 8]), 10), [[1, 2], [0, 3]])
     rows = with_paired(np.array([2, 3]), pairs, 10, np.random.default_rng(0))
     np.testing.assert_array_equal(rows, [0, 1, 2, 3, 4, 8, 9])
     every = np.arange(10)
     assert with_paired(every, pairs, 10, np.random.default_rng(0)) is every
+    monkeypatch.setattr(constants, "SCATTER_ROWS", 20)
+    rows = with_paired(every, np.arange(20, 60).reshape(-1, 2), 60, np.random.default_rng(0))
+    assert len(rows) == 10 + 2 * 5  # both rows of a pair per four rows of the limit
 
 
 @pytest.mark.parametrize(
