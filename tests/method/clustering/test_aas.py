@@ -244,8 +244,9 @@ def test_no_edges_at_all():
 
 def test_a_threshold_that_cuts_all_or_nothing_warns():
     X, _ = make_blobs(60, centers=1, random_state=0)
-    with pytest.warns(UserWarning, match="every row its own cluster"):
+    with pytest.warns(UserWarning, match="every row its own cluster") as caught:
         model = AuthorityAscentShift(n_neighbors=10, epsilon=5.0, merge=None).fit(X)
+    assert caught[0].filename == __file__
     assert model.n_clusters_ == 60
     with pytest.warns(UserWarning, match="a single cluster"):
         AuthorityAscentShift(59, epsilon=1e-30, gamma=0, merge=None).fit(X)
@@ -253,8 +254,9 @@ def test_a_threshold_that_cuts_all_or_nothing_warns():
 
 def test_a_number_that_cannot_be_had_warns():
     X, _ = make_blobs(60, centers=2, random_state=0)
-    with pytest.warns(UserWarning, match="n_clusters=50, but the ascent finds only"):
+    with pytest.warns(UserWarning, match="n_clusters=50, but the ascent finds only") as caught:
         model = AuthorityAscentShift(10, n_clusters=50).fit(X)
+    assert caught[0].filename == __file__
     assert model.n_clusters_ == len(model.children_) + 1
 
 

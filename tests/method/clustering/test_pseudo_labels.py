@@ -173,7 +173,10 @@ def test_every_quantile_of_the_affinities_is_tried(modes, what, percent):
             tried.append(epsilon)
             return SimpleNamespace(labels=np.arange(len(modes)), modes=modes, epsilon=epsilon)
 
-    with pytest.warns(UserWarning, match=f"AAS put {what} and no other epsilon changes that"):
+    with pytest.warns(
+        UserWarning, match=f"AAS put {what} and no other epsilon changes that"
+    ) as caught:
         labels = usable_labels(Ascent(), "auto")
+    assert caught[0].filename == __file__
     np.testing.assert_array_equal(labels, np.arange(len(modes)))
     assert tried == ["auto", *(1 + q for q in percent)]

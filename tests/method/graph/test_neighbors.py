@@ -148,8 +148,9 @@ def test_the_same_result_twice():
 
 def test_fewer_rows_than_neighbors_warns_and_reduces():
     X = np.random.default_rng(7).standard_normal((5, 3))
-    with pytest.warns(UserWarning, match="more than 5 rows; 4 neighbors are used"):
+    with pytest.warns(UserWarning, match="more than 5 rows; 4 neighbors are used") as caught:
         found = nearest_neighbors(X, 50)
+    assert caught[0].filename == __file__
     assert found.n_neighbors == 4
 
 
@@ -201,8 +202,9 @@ def test_four_cells_are_needed(monkeypatch):
     monkeypatch.setattr(neighbors, "CELL_ROWS", 100)
     X = 9 * np.eye(4).repeat(100, axis=0) + np.random.default_rng(0).standard_normal((400, 4))
     assert nearest_neighbors(X, 5, method="ann").method == "ann"
-    with pytest.warns(UserWarning, match="399 rows have no cells"):
+    with pytest.warns(UserWarning, match="399 rows have no cells") as caught:
         assert nearest_neighbors(X[1:], 5, method="ann").method == "exact"
+    assert caught[0].filename == __file__
 
 
 def test_cells_that_do_not_help_give_way_to_the_exact_search():

@@ -219,7 +219,9 @@ def test_constraints_reach_the_fit(problem):
     np.testing.assert_array_equal(model.triplets_[-len(closer) :], closer)
     with pytest.raises(ValueError, match=r"cannot_link\[0\]"):
         model.fit(X, must_link=same, cannot_link=same)
-    model.fit(X, must_link=same, cannot_link=same[:1], conflicts="weight")
+    with pytest.warns(UserWarning, match="1 constraint left out") as caught:
+        model.fit(X, must_link=same, cannot_link=same[:1], conflicts="weight")
+    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("name", ["concat", "bilinear"])
