@@ -149,7 +149,6 @@ def _combine(
     """
     n_classes = int(labels.max(initial=-1)) + 1
     rows, places = np.unique(np.vstack([must, cannot]), return_inverse=True)
-    places = places.reshape(-1, 2)
     own = labels[rows]
     part = np.where(own >= 0, own, n_classes + np.arange(len(rows)))  # the set of each row
     apart = np.zeros(len(places), bool)
@@ -181,7 +180,7 @@ def _combine(
     number = np.where(sets < n_classes, sets, np.where(free, n_classes + np.cumsum(free) - 1, -1))
     out[rows] = number[member]
     order = [t for t in turn if apart[t]]
-    return out, rows[places[order]].reshape(-1, 2), report
+    return out, rows[places[order]], report
 
 
 def _consistent(
@@ -218,7 +217,7 @@ def _in_cycles(rows: Rows, retained: NDArray[np.bool_]) -> NDArray[np.bool_]:
     near = np.sort(rows[:, [0, 1]], axis=1)
     far = np.sort(rows[:, [0, 2]], axis=1)
     _, node = np.unique(np.vstack([near, far]), axis=0, return_inverse=True)
-    start, end = node.reshape(2, -1)
+    start, end = np.split(node.ravel(), 2)
     size = int(node.max()) + 1
     graph = sparse.csr_matrix(
         (np.ones(int(retained.sum())), (start[retained], end[retained])), (size, size)

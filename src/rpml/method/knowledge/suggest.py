@@ -80,6 +80,6 @@ def density(Z: Array, middles: Array, sizes: NDArray[np.integer]) -> Array:
 
 def row_doubt(n: int, triplets: NDArray[np.integer], probabilities: Array) -> Array:
     """Return the mean of 1 - p over the triplets of each row as anchor or positive."""
-    ends = triplets[:, :2].reshape(-1)
+    ends = triplets[:, :2].ravel()
     total = np.bincount(ends, np.repeat(1.0 - probabilities, 2), n)
     return np.asarray(total / np.maximum(np.bincount(ends, minlength=n), 1))

@@ -170,7 +170,7 @@ class TripletObjective:
         loss = float(losses.sum(dtype=np.float64)) + self._penalty(self.theta)
         if not learned or self.theta is None:
             return loss, gradient[:, :l], None
-        by_theta = gradient[:, l:] if self.theta.ndim == 2 else gradient[:, l:].T.reshape(-1)
+        by_theta = gradient[:, l:] if self.theta.ndim == 2 else gradient[:, l:].T.ravel()
         if self.weight_ridge is not None:
             by_theta = by_theta + self.weight_ridge * self.n_triplets * self.theta
         return loss, gradient[:, :l], by_theta

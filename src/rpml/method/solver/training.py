@@ -165,7 +165,7 @@ def triplet_subset(triplets: Triplets) -> tuple[NDArray[np.intp], Triplets]:
     """Return rows and at most `PREFIX_TRIPLETS` triplets of positions in these, evenly sampled."""
     chosen = triplets[:: -(-len(triplets) // PREFIX_TRIPLETS) or 1]
     rows, places = np.unique(chosen, return_inverse=True)
-    return rows.astype(np.intp), places.reshape(chosen.shape)
+    return rows.astype(np.intp), places
 
 
 def prefix_order(Z: Array, L: Array, triplets: Triplets, alpha: float, shrinkage: Array) -> Array:
@@ -276,7 +276,7 @@ class Batches:
             mining=settings.mining,
             limit=BATCH_TRIPLETS * settings.batch_size,
         )
-        triplets = np.vstack([mined, len(rows) + np.arange(given.size).reshape(-1, 3)])
+        triplets = np.vstack([mined, len(rows) + np.arange(given.size).reshape(given.shape)])
         weight = weight_function(settings.weight)
         if self.labeled.any() or len(given):
             pinned = np.ones(len(triplets), bool)

@@ -254,7 +254,7 @@ def _largest_beyond_one(correlation: Array) -> float:
 
 def _quarters(q: int, rng: np.random.Generator) -> list[Mask]:
     """Four parts of the axes, one of every four successive ones each, at random."""
-    part = rng.permuted(np.tile(np.arange(4), (-(-q // 4), 1)), axis=1).reshape(-1)[:q]
+    part = rng.permuted(np.tile(np.arange(4), (-(-q // 4), 1)), axis=1).ravel()[:q]
     return [part == i for i in range(4)]
 
 
@@ -266,7 +266,7 @@ def columns(W: Array, chosen: Mask) -> Array:
 def random_halves(q: int, rng: np.random.Generator) -> Mask:
     """One axis of every two successive ones, so that both halves have a similar spectrum."""
     first = rng.integers(0, 2, (q + 1) // 2).astype(bool)
-    return np.stack([first, ~first], axis=1).reshape(-1)[:q]
+    return np.stack([first, ~first], axis=1).ravel()[:q]
 
 
 def similarities(rows: Array, queries: Index | None = None) -> Array:
