@@ -128,6 +128,27 @@ def test_small_memory_and_many_blocks_change_nothing():
     np.testing.assert_allclose(whole.distances, small.distances, rtol=1e-5)
 
 
+@pytest.mark.parametrize("method", ["exact", "ann"])
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_the_least_memory_is_a_row_at_a_time(metric, method, monkeypatch):
+    monkeypatch.setattr(neighbors, "CELL_ROWS", 30)
+    X = clumps(600)
+    whole, rowwise = (
+        nearest_neighbors(X, 5, metric=metric, method=method, memory_limit=limit)
+        for limit in (2**20, 1)
+    )
+    assert rowwise.method == method
+    np.testing.assert_array_equal(whole.indices, rowwise.indices)
+    np.testing.assert_allclose(whole.distances, rowwise.distances, rtol=1e-4)
+
+
+def test_a_number_that_is_not_finite_is_named_by_row_and_column():
+    X = np.ones((40, 2))
+    X[37, 0] = np.inf
+    with pytest.raises(ValueError, match=r"X\[37, 0\] is inf"):
+        nearest_neighbors(X, 3, memory_limit=1024)  # sixteen rows at a time
+
+
 def test_memory_mapped_input_and_progress(tmp_path):
     X = np.random.default_rng(5).standard_normal((600, 8)).astype(np.float16)
     np.save(tmp_path / "x.npy", X)

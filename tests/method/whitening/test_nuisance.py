@@ -8,7 +8,7 @@ from rpml.method.settings import FitInputs
 from rpml.method.whitening import choice
 from rpml.method.whitening import constants as const
 from rpml.method.whitening.choice import scatter_rows
-from rpml.method.whitening.evidence import ScatterChoice
+from rpml.method.whitening.evidence import ScatterChoice, neighbor_scatter
 from rpml.method.whitening.groups import no_groups
 from rpml.method.whitening.nuisance import (
     Nuisance,
@@ -279,3 +279,29 @@ def test_of_many_queries_a_sample_is_looked_at(n, monkeypatch):
     X = np.random.default_rng(0).standard_normal((200 + n, 16))
     RPML(4, random_state=0).fit(X[:200], queries=X[200:])
     assert [len(queries) for queries in seen] == [50]
+
+
+@pytest.mark.parametrize(
+    ("known", "n_prior"),
+    [
+        ((), 0),
+        (("nuisance",), const.CROSS_PRIOR_ROWS),
+        (("queries",), const.PRIOR_ROWS),
+        (("queries", "nuisance"), const.PRIOR_ROWS),
+        (("pairs",), const.PRIOR_ROWS),
+        (("y",), const.PRIOR_ROWS),
+    ],
+)
+def test_how_many_rows_make_a_scatter_that_only_knowledge_may_use(known, n_prior, monkeypatch):
+    asked = []
+
+    def listen(data, rng, prior_rows):
+        asked.append(prior_rows)
+        return neighbor_scatter(data, rng, prior_rows)
+
+    monkeypatch.setattr(choice, "neighbor_scatter", listen)
+    X = np.random.default_rng(0).standard_normal((120, 10))
+    every = {"nuisance": np.arange(120) % 2, "queries": X[:9], "pairs": [[0, 1]], "y": [0, 0] * 60}
+    given = {name: every[name] for name in known}
+    RPML(4, use_labels="y" in known, random_state=0).fit(X, **given)
+    assert asked == [n_prior]
