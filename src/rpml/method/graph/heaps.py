@@ -128,7 +128,7 @@ def search_rows(
     n, d = rows.X.shape
     ids = np.arange(n, dtype=np.int32)
     heaps = empty_heaps(queries.size, k, dtype)
-    size = block_size(16 * _PAIRED, 2 * d, rows.memory_limit // 2)
+    size = block_size(n, 2 * d, rows.memory_limit // 2)
     half = rows.half.astype(dtype)
     for a in slices(queries.size, size):
         left = rows.block(queries[a], dtype)

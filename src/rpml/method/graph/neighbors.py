@@ -222,7 +222,7 @@ def _visit_cells(
     half = rows.half.astype(np.float32)
     count = int(probes.max()) + 1
     members, edges = _group(probes[:, 0], count)
-    size = block_size(64 * CELL_ROWS, rows.X.shape[1], rows.memory_limit)
+    size = block_size(rows.count, rows.X.shape[1], rows.memory_limit)
 
     def visits(turn: int) -> Iterator[tuple[NDArray[np.int32], int]]:
         visitors, cuts = _group(probes[:, turn], count)
