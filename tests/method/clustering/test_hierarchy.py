@@ -13,7 +13,13 @@ from sklearn.datasets import make_blobs
 
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.ascent import follow
-from rpml.method.clustering.hierarchy import average_linkage, join_small, merge_basins, shrink
+from rpml.method.clustering.hierarchy import (
+    average_linkage,
+    join_small,
+    merge_basins,
+    refine,
+    shrink,
+)
 
 
 def random_graph(seed, n=30, density=0.15):
@@ -123,3 +129,15 @@ def test_the_tree_is_scipys():
 def test_without_merging_there_is_no_tree():
     X, _ = make_blobs(60, centers=3, random_state=1)
     assert not hasattr(AuthorityAscentShift(10, merge=None).fit(X), "children_")
+
+
+@pytest.mark.parametrize(("other", "moves"), [(0.6, False), (0.8, False), (0.9, True)])
+def test_a_row_moves_where_its_affinity_over_the_root_of_the_size_is_larger(other, moves):
+    labels = np.array([0, 0, 0, 0, 1, 1, 1, 1])
+    W = np.zeros((8, 8))
+    for group in (slice(0, 4), slice(4, 7)):
+        W[group, group] = 1
+    W[7, 3], W[7, 4] = other, 0.8  # equal ones leave it where it is
+    np.fill_diagonal(W, 0)
+    found = refine(sparse.csr_matrix(np.maximum(W, W.T)), labels, 1)
+    np.testing.assert_array_equal(found, [*labels[:7], 0 if moves else 1])
