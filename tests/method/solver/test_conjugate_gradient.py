@@ -234,9 +234,10 @@ def test_what_is_not_finite_has_failed(loss, norm):
 
 
 @pytest.mark.parametrize("solver", ["cg", "gd"])
-def test_without_triplets_the_start_is_the_end(solver):
+@pytest.mark.parametrize("ridge", [None, 0.01])
+def test_without_triplets_the_start_is_the_end(solver, ridge):
     X, _, L, theta = random_problem(21)
     nothing = np.empty((0, 3), int)
-    result = fit_triplets(X, nothing, L, theta, solver=solver)
+    result = fit_triplets(X, nothing, L, theta, solver=solver, weight_ridge=ridge)
     assert (result.n_iter, result.loss, result.converged) == (0, 0.0, True)
     np.testing.assert_array_equal(result.L, L)

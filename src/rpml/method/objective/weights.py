@@ -235,7 +235,7 @@ def logit_derivative(
 ) -> Array:
     """Return the derivative by the logits (m, T), given the derivative dw by the weights."""
     if normalized:  # the mean changes with every weight
-        dw = dw - float(np.vdot(dw, w)) / len(w)
+        dw = dw - float(np.vdot(dw, w)) / max(1, len(w))
     return np.asarray(sigmoids * (1 - sigmoids) * (dw * (factor / len(sigmoids))))
 
 
