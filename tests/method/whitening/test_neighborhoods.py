@@ -204,3 +204,9 @@ def test_the_gain_on_the_programs_of_the_demonstration():
         for seed in range(2)
     ]  # fmt: skip
     assert 0.896 < np.mean(scores) < 0.914
+
+
+@pytest.mark.parametrize("scatter", [-1e-9, 0.0, 1e-8])
+def test_a_scatter_of_rounding_errors_whitens_nothing(scatter):
+    spread = np.array([[3.0, 1.0], [1.0, 2.0]])
+    np.testing.assert_array_equal(whitening_map(scatter * np.eye(2), spread, 0.1, 2), np.eye(2))

@@ -150,8 +150,9 @@ def whitening_map(scatter: Array, spread: Array, shrinkage: float, n_components:
     That is the generalized eigenproblem of the spread against the smoothed within-scatter.
     """
     q = len(scatter)
-    # the shrinkage drowns the scatter, or there is none: the principal axes themselves
-    if np.isinf(shrinkage) or not scatter.any():
+    # the shrinkage drowns the scatter, or that is rounding alone: the principal axes themselves
+    least = np.finfo(np.float32).eps * float(np.trace(spread))
+    if np.isinf(shrinkage) or float(np.trace(scatter)) <= least:
         return np.eye(q)
     added = shrinkage * float(np.trace(scatter)) / n_components
     smoothed = scatter + added * np.eye(q, dtype=scatter.dtype)

@@ -135,6 +135,8 @@ def discount(
     comparable = rows.subset(comparable_rows(rows.nuisance.values, rng))
     if len(np.unique(comparable.nuisance.values)) < 2:
         return None, replace(before, reason="fewer than two of its values have enough rows")
+    if rows.Y.shape[1] < 2:  # one half of the axes judges what the other says
+        return None, replace(before, reason="the rows vary in one direction only")
     if (common - chance) / max(1e-9, 1 - chance) < const.CROSS_EXCESS:
         hardly = "that is hardly more than by chance: there is nothing to remove"
         return None, replace(before, reason=hardly)
