@@ -98,19 +98,20 @@ def projected(
 ) -> Array:
     """Return (n, q), the given rows of X along the leading axes in their standard deviations."""
     deviations = np.sqrt(spectrum.variances[:q])
-    W = np.empty((len(rows), q), np.float32)
     to_axes = (spectrum.axes[:, :q] / deviations).astype(np.float32)
     # BLAS rounds by the shape of a product: of one shape, more axes do not change the first ones
     padded = np.pad(to_axes, ((0, 0), (0, -q % const.BLOCK_AXES)))
     blocks = np.stack(np.hsplit(padded, padded.shape[1] // const.BLOCK_AXES))
+    W = np.empty((len(rows), padded.shape[1]), np.float32)
     mean = spectrum.mean.astype(float_dtype(X))  # in float32 rows far from 0 would hardly differ
     for start in range(0, len(rows), const.BLOCK_ROWS):
         part = slice(start, start + const.BLOCK_ROWS)
         chosen = np.asarray(X[rows[part]], mean.dtype)
         centered = (unit_rows(chosen) if unit_input else chosen) - mean
-        products = centered.astype(np.float32, copy=False) @ blocks
-        W[part] = np.hstack(list(products))[:, :q]
-    return W
+        centered = centered.astype(np.float32, copy=False)
+        for block, out in zip(blocks, np.hsplit(W[part], len(blocks)), strict=True):
+            np.matmul(centered, block, out=out)
+    return np.ascontiguousarray(W[:, :q])
 
 
 def n_leading_axes(n: int, available: int, n_components: int) -> int:
