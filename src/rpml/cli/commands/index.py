@@ -45,10 +45,8 @@ def run(
     opt.check_choice("--rescore", rescore, FINER_CODES)
     fitted = load_model(model, dim)
     source = reading.open(features)
-    names, checked = (
-        getattr(fitted, "feature_names_in_", None),
-        check_features(fitted, source, model),
-    )
+    names = getattr(fitted, "feature_names_in_", None)
+    checked = check_features(fitted, source, model)
     try:
         index = Index(checked, None, codes, rescore)
     except ValueError as error:
