@@ -34,8 +34,7 @@ from rpml.io.datasets.image_sets import ImageSet
 from rpml.method.whitening.linear_map import identity
 from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.errors import InputError, require
-from rpml.runtime.files import atomic_output
-from rpml.runtime.outputs import check_apart, check_output
+from rpml.runtime.files import atomic_output, check_apart, check_output
 from rpml.runtime.rows import Array
 from rpml.vision.backbone import find_sidecar
 from rpml.vision.extract import files_digest

@@ -7,6 +7,7 @@ best score among rows of its own class, and the K best among rows of other class
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -34,7 +35,7 @@ from rpml.io.features.writing import Layout, write_batches
 from rpml.runtime.compiled import compiled
 from rpml.runtime.context import Context, data_digest
 from rpml.runtime.errors import InputError, WriteError, counted
-from rpml.runtime.files import remove_leftovers
+from rpml.runtime.files import locked
 from rpml.runtime.rows import Array, slices, sorted_sample
 
 KINDS = ("parquet", "npy")
@@ -90,8 +91,10 @@ def embed(
     work = _fingerprint(model, rows, output)
     _check_folder(target, work)
     target.mkdir(parents=True, exist_ok=True)
-    remove_leftovers(target)
     names = [str(target / f"part-{i:05d}-{work}.{kind}") for i in range(len(rows.parts))]
+    for name in names:
+        with suppress(InputError), locked(name):  # which removes what a killed worker left
+            pass
     missing, fruitless = [i for i, name in enumerate(names) if not Path(name).exists()], 0
     while missing:
         left = replace(rows, parts=[rows.parts[i] for i in missing])

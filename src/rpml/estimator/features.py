@@ -23,7 +23,7 @@ from rpml.io.features.source import as_ids
 from rpml.method.clustering.pseudo_labels import is_array
 from rpml.runtime.context import Context, Json, Progress, data_digest
 from rpml.runtime.errors import InputError, ModelFormatError, counted
-from rpml.runtime.outputs import check_apart
+from rpml.runtime.files import check_apart
 
 logger = logging.getLogger(__name__)
 

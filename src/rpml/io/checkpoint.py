@@ -18,11 +18,11 @@ from rpml.io.container import (
     check_content,
     is_container,
     read_container,
-    write_container,
+    write_draft,
 )
 from rpml.runtime.context import Json
-from rpml.runtime.errors import InputError, ModelFormatError, write_error
-from rpml.runtime.files import is_private, locked, remove_leftovers
+from rpml.runtime.errors import InputError, ModelFormatError
+from rpml.runtime.files import HIDDEN, locked, publish, resolved, write_errors
 from rpml.runtime.schema import Schema
 
 logger = logging.getLogger(__name__)
@@ -53,6 +53,11 @@ def _stages(directory: Path) -> list[Path]:
     return [path for path in paths if is_container(path, "checkpoint")]
 
 
+def _drafts(directory: Path) -> list[Path]:
+    """Return what killed runs left unfinished in a folder."""
+    return [path for path in directory.glob(f".*{HIDDEN}") if path.is_file()]
+
+
 def _stored_run(directory: Path) -> Json | None:
     """Return the run that the first complete stage of a folder is of."""
     for path in _stages(directory):
@@ -69,8 +74,7 @@ def check_directory(directory: str | Path) -> None:
         return
     if not directory.is_dir() or directory.is_symlink():
         raise InputError(f"{directory} is in the way of finished stages: move it away")
-    stages = _stages(directory)
-    if not all(path in stages or is_private(path) for path in directory.iterdir()):
+    if set(directory.iterdir()).difference(_stages(directory), _drafts(directory)):
         raise InputError(
             f"{directory} is not a checkpoint that rpml can read, and is left as it is: move it "
             "away, or choose another output"
@@ -80,9 +84,8 @@ def check_directory(directory: str | Path) -> None:
 def remove_checkpoint(directory: str | Path) -> None:
     """Delete a checkpoint's files, and its directory if nothing else is in it."""
     directory = Path(directory)
-    for path in _stages(directory):
+    for path in (*_stages(directory), *_drafts(directory)):
         path.unlink()
-    remove_leftovers(directory)
     with suppress(OSError):
         directory.rmdir()
 
@@ -118,7 +121,6 @@ class Checkpoint:
     ) -> None:
         self.directory, self._run = Path(directory), _run(data, settings)
         check_directory(self.directory)
-        remove_leftovers(self.directory)
         if _stages(self.directory) and not resume:
             raise InputError(
                 f"{self.directory} holds an unfinished run: continue it with --resume, "
@@ -157,14 +159,17 @@ class Checkpoint:
 
     def save(self, name: str, arrays: Arrays, metadata: Mapping[str, object] | None = None) -> None:
         """Store a finished stage, replacing the previous one of that name."""
-        try:
-            self.directory.mkdir(exist_ok=True)
-        except OSError as error:
-            raise write_error(self.directory, error) from error
+        path = resolved(self.directory / f"{name}.safetensors")
+        draft = self.directory / f".{name}-{os.getpid()}{HIDDEN}"
         stored = {"run": self._run, "metadata": metadata or {}}
-        write_container(
-            self.directory / f"{name}.safetensors", arrays, stored, "checkpoint", _VERSION
-        )
+        with write_errors(self.directory):
+            self.directory.mkdir(exist_ok=True)
+            try:
+                write_draft(draft, arrays, stored, "checkpoint", _VERSION)
+                publish(draft, path, overwrite=True)
+            except BaseException:
+                draft.unlink(missing_ok=True)
+                raise
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,7 @@ from rpml.io.features.reading import SUFFIXES
 from rpml.runtime.context import Arrays as Arrays
 from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError, ModelFormatError, first_line, reason_of
-from rpml.runtime.files import atomic_output
-from rpml.runtime.outputs import check_output
+from rpml.runtime.files import atomic_output, check_output
 from rpml.runtime.schema import ANY_FLOAT, COUNT, ArraySpec, Number, Schema, check_json
 
 MAX_HEADER = 16 * 2**20
@@ -65,6 +64,18 @@ def write_container(
     overwrite: bool = True,
 ) -> None:
     """Write arrays and metadata atomically; equal content gives equal bytes."""
+    with atomic_output(path, overwrite) as draft:
+        write_draft(draft, arrays, metadata, kind, version)
+
+
+def write_draft(
+    path: Path,
+    arrays: Mapping[str, NDArray[np.generic]],
+    metadata: Mapping[str, object],
+    kind: str,
+    version: int,
+) -> None:
+    """Write arrays and metadata to a new file."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
@@ -81,16 +92,15 @@ def write_container(
     }
     checksum = _digest(stored, canonical_json(fields))
     text = canonical_json({**fields, "checksum": checksum})
-    with atomic_output(path, overwrite) as temporary:
-        temporary.touch()
-        mode = temporary.stat().st_mode  # of the umask, which safetensors ignores
-        try:
-            save_file(stored, temporary, {"rpml": text})
-            temporary.chmod(mode)
-        except SafetensorError as error:  # a full disk: "I/O error: ... (os error 28)"
-            code = re.search(r"os error (\d+)", str(error))
-            number = int(code[1]) if code else errno.EIO
-            raise OSError(number, os.strerror(number)) from error
+    path.touch()
+    mode = path.stat().st_mode  # of the umask, which safetensors ignores
+    try:
+        save_file(stored, path, {"rpml": text})
+        path.chmod(mode)
+    except SafetensorError as error:  # a full disk: "I/O error: ... (os error 28)"
+        code = re.search(r"os error (\d+)", str(error))
+        number = int(code[1]) if code else errno.EIO
+        raise OSError(number, os.strerror(number)) from error
 
 
 def is_container(path: str | Path, kind: str) -> bool:

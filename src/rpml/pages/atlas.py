@@ -10,8 +10,7 @@ from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.items import SIDES, Items, clusters_of, thumbnail
 from rpml.pages.layout import linked_maps
 from rpml.runtime.errors import InputError, require
-from rpml.runtime.files import atomic_output
-from rpml.runtime.outputs import check_output
+from rpml.runtime.files import atomic_output, check_output
 from rpml.runtime.rows import Array
 
 N_NEIGHBORS = 15

@@ -28,12 +28,12 @@ from rpml.evaluation.registry import chosen_methods
 from rpml.io.checkpoint import Checkpoint, fingerprint
 from rpml.io.datasets.image_sets import ImageSet
 from rpml.io.features import read_features
+from rpml.io.manifest import check_folder, folder_outputs
 from rpml.pages.figures import FigureOptions, draw_figures, pictures_of
 from rpml.runtime.context import Context, Json, Progress, data_digest
 from rpml.runtime.environment import versions
 from rpml.runtime.errors import InputError, counted
-from rpml.runtime.files import atomic_outputs, folder_outputs, locked
-from rpml.runtime.outputs import check_folder
+from rpml.runtime.files import atomic_outputs, locked
 from rpml.runtime.rows import Array
 from rpml.runtime.schema import read_document
 from rpml.runtime.threads import thread_count

@@ -22,13 +22,12 @@ from rpml.io.datasets.demos import (
     load_solutions,
     random_views,
 )
+from rpml.io.manifest import check_folder, folder_outputs
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.figures import retrieval_figure
 from rpml.runtime.context import Json
 from rpml.runtime.errors import MissingExtraError, counted, text_table
-from rpml.runtime.files import folder_outputs
-from rpml.runtime.outputs import check_folder
 from rpml.runtime.rows import Array, unit_rows
 
 logger = logging.getLogger(__name__)

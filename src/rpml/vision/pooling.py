@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from rpml.io.features.numpy_files import NpzFile
+from rpml.io.manifest import check_written_together
 from rpml.method.whitening.linear_map import Preprocessing, principal_axes, whitening
 from rpml.runtime.errors import InputError, counted
-from rpml.runtime.outputs import check_written_together
 from rpml.runtime.rows import Array, unit_rows
 
 KINDS = ("rmac", "mac", "average", "gem")

@@ -37,7 +37,7 @@ def run(
     from rpml.estimator.features import check_features, embed_file
     from rpml.method.codes import CODES
     from rpml.runtime.context import Context
-    from rpml.runtime.outputs import check_apart
+    from rpml.runtime.files import check_apart
 
     on_dask, context = engine.on_dask(), Context(report=console.reporter())
     if on_dask:

@@ -48,7 +48,7 @@ def run(
     from rpml.pages.figures import NAMES, FigureOptions, draw_figures, pictures_of
     from rpml.pages.items import match_images
     from rpml.runtime.errors import require
-    from rpml.runtime.outputs import check_apart, check_output
+    from rpml.runtime.files import check_apart, check_output
 
     require("matplotlib", "report", "rpml figures")
     kinds = tuple(opt.parse_names(formats) or ())

@@ -49,7 +49,7 @@ def run(
     It holds a verdict, scores before and after, maps, neighbors and the training.
     """
     from rpml.runtime.errors import require
-    from rpml.runtime.outputs import check_output
+    from rpml.runtime.files import check_output
 
     require("jinja2", "report", "rpml report")
     from rpml.pages.notebook import Report

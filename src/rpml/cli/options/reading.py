@@ -112,7 +112,7 @@ def check_table(output: str, force: bool, json_output: bool, inputs: Iterable[st
 
 def check_text_table(output: str, force: bool, inputs: Iterable[str | None]) -> None:
     """Raise InputError, before any work, if a table of results cannot be written."""
-    from rpml.runtime.outputs import check_output
+    from rpml.runtime.files import check_output
 
     check_output(output, force, inputs)
     if not output.endswith((".csv", ".json", ".md")):

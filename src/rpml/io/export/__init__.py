@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from rpml.io.features.reading import SUFFIXES as DATA_SUFFIXES
+from rpml.io.manifest import check_folder, folder_outputs
 from rpml.runtime.errors import InputError
-from rpml.runtime.files import atomic_output, folder_outputs
-from rpml.runtime.outputs import check_apart, check_folder, check_output
+from rpml.runtime.files import atomic_output, check_apart, check_output
 from rpml.runtime.rows import Array
 
 TARGETS: dict[str, tuple[str, ...]] = {

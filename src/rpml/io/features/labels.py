@@ -24,8 +24,8 @@ from rpml.io.features.numpy_files import (
 from rpml.io.features.reading import check_readable, shard_paths
 from rpml.io.features.source import Ids, check_compression, find_ids
 from rpml.io.features.text_files import csv_rows, is_number, read_column, without_mark
+from rpml.io.manifest import check_written_together
 from rpml.runtime.errors import InputError, counted
-from rpml.runtime.outputs import check_written_together
 
 UNLABELED = ("", "-1")
 _TEXT = (".csv", ".tsv", ".txt")

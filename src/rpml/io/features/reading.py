@@ -19,8 +19,8 @@ from rpml.io.features.arrow_files import ArrowSource
 from rpml.io.features.numpy_files import ArraySource, open_npy, open_npz, sidecar
 from rpml.io.features.source import Batch, Features, FeatureSource, ReadOptions, file_stamp
 from rpml.io.features.text_files import CsvSource
+from rpml.io.manifest import FOLDER_MANIFEST, Manifest
 from rpml.runtime.errors import InputError, counted, explained, require
-from rpml.runtime.outputs import FOLDER_MANIFEST, Manifest
 
 Opener = Callable[[Path, ReadOptions], FeatureSource]
 OPENERS: dict[str, Opener] = {

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from rpml.io.features.numpy_files import FINGERPRINT, sidecar
 from rpml.io.features.reading import is_feature_file
 from rpml.io.features.source import Batch, Columns, Ids
+from rpml.io.manifest import check_folder, folder_outputs
 from rpml.runtime.context import Json, file_fingerprint
 from rpml.runtime.errors import InputError, require
-from rpml.runtime.files import atomic_outputs, folder_outputs
-from rpml.runtime.outputs import check_apart, check_folder, check_output
+from rpml.runtime.files import atomic_outputs, check_apart, check_output
 from rpml.runtime.schema import finite_json
 
 SHARD_ROWS = 1_000_000

@@ -30,9 +30,8 @@ from rpml.pages.items import Items
 from rpml.pages.layout import layout, quantized
 from rpml.runtime.context import Json, Progress
 from rpml.runtime.errors import InputError, explained, one_line
-from rpml.runtime.files import atomic_output, locked
+from rpml.runtime.files import atomic_output, check_output, locked
 from rpml.runtime.intervals import interval, paired
-from rpml.runtime.outputs import check_output
 from rpml.runtime.rows import Array, sorted_sample
 
 logger = logging.getLogger(__name__)
