@@ -48,7 +48,7 @@ THOROUGH = (
     "tests/pages/browser/test_gallery.py::test_accessible[390-dark]",
     "tests/pages/browser/test_report.py::test_accessible[390-dark]",
     "tests/pages/browser/test_two_models.py::test_accessible[390-dark]",
-    "tests/runtime/test_files.py::test_a_folder_is_complete_or_noticed_whatever_fails[E",
+    "tests/io/test_manifest.py::test_a_folder_is_complete_or_noticed_whatever_fails[E",
     "tests/runtime/test_files.py::test_a_pair_is_old_or_new_or_refused_whatever_fails[E",
     "tests/pages/figures/test_tiles.py::test_framework_figure_tells_a_real_fit",
 )

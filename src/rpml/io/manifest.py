@@ -12,16 +12,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rpml.runtime.context import Json, file_fingerprint
-from rpml.runtime.errors import InputError, write_error
+from rpml.runtime.errors import InputError
 from rpml.runtime.files import (
     Drafts,
-    Overwrite,
     Place,
     atomic_output,
     atomic_outputs,
     check_output,
-    exists_error,
     resolved,
+    write_errors,
 )
 from rpml.runtime.schema import check_json, read_document
 
@@ -33,8 +32,8 @@ _SCHEMA = {"complete": bool, "files": [str], "main": str, "facts": {}}
 class Manifest:
     """A JSON list of the files that rpml wrote together, and facts about them.
 
-    A file that is not listed, or newer than the list, is never replaced or deleted, nor is one in
-    the list of another user. A missing or unreadable manifest lists no files.
+    A file that is not listed, or newer than the list, is never replaced or deleted. A missing or
+    unreadable manifest lists no files.
     """
 
     def __init__(self, path: Place) -> None:
@@ -44,10 +43,7 @@ class Manifest:
         with suppress(OSError, ValueError):
             found = read_document(self.path)
             check_json(found, _SCHEMA)
-            stored, status = found, os.lstat(self.path)
-            # anyone who may write in this folder could list our files in a manifest of their own
-            if not hasattr(os, "geteuid") or status.st_uid == os.geteuid():
-                self._time = status.st_mtime_ns
+            stored, self._time = found, os.lstat(self.path).st_mtime_ns
         self.complete: bool = stored["complete"]
         self.facts: Json = stored["facts"]
         self.main: str = stored["main"]
@@ -59,8 +55,8 @@ class Manifest:
     def owns(self, path: Path) -> bool:
         """Whether rpml wrote this file and nobody has changed it since."""
         path = resolved(path)
-        listed = path == self.path or (path in self.files and path.is_file())
-        return listed and self._time > 0 and os.lstat(path).st_mtime_ns <= self._time
+        listed = path in (self.path, *self.files) and path.is_file()
+        return listed and os.lstat(path).st_mtime_ns <= self._time
 
     def owned(self) -> set[Path]:
         """Return the listed files that rpml wrote and nobody has changed since."""
@@ -87,25 +83,10 @@ class Manifest:
 
     def write(self, complete: bool) -> None:
         """Replace the list by this one; InputError if it is not a list of rpml."""
-        names = [
-            os.path.relpath(path, self.path.parent).replace(os.sep, "/") for path in self.files
-        ]
+        names = [path.relative_to(self.path.parent).as_posix() for path in self.files]
         content = {"complete": complete, "files": names, "main": self.main, "facts": self.facts}
         with atomic_output(self.path, complete or self.owns(self.path)) as draft:
             draft.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf8")
-
-
-@contextmanager
-def listed_outputs(
-    path: Place, overwrite: Overwrite, manifest: Manifest, retained: Collection[Path] = ()
-) -> Iterator[Path]:
-    """Yield a folder as `atomic_outputs` does; what is published is listed.
-
-    Listed files of earlier outputs that are neither new nor `retained` are deleted.
-    """
-    earlier = manifest.owned().difference(retained)
-    with atomic_outputs(path, overwrite, earlier, manifest.publishing) as scratch:
-        yield scratch
 
 
 @contextmanager
@@ -115,23 +96,21 @@ def folder_outputs(
     manifest: Manifest | None = None,
     retained: Collection[Path] = (),
 ) -> Iterator[Path]:
-    """Yield a folder as `listed_outputs` does; its files are published in `folder`, one by one.
+    """Yield a folder as `atomic_outputs` does; its files are published in `folder`, one by one.
 
-    With `overwrite`, files that an earlier output left there unchanged are replaced. Everything
-    else in the folder stays.
+    With `overwrite`, files that an earlier output left there unchanged are replaced, or deleted if
+    they are neither new nor `retained`. Everything else in the folder stays.
     """
     target = Path(os.path.realpath(folder))
     made = not target.is_dir()
     if made or not overwrite:
-        try:
+        check_output(target, overwrite)
+        with write_errors(target):
             target.mkdir()
-        except FileExistsError:
-            raise exists_error(target) from None
-        except OSError as error:
-            raise write_error(target, error) from error
     try:
         manifest = manifest or Manifest(target / FOLDER_MANIFEST)
-        with listed_outputs(target, manifest.owns, manifest, retained) as scratch:
+        earlier = manifest.owned().difference(retained)
+        with atomic_outputs(target, manifest.owns, earlier, manifest.publishing) as scratch:
             yield scratch
     except BaseException:
         if made:

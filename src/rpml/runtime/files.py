@@ -5,7 +5,6 @@ with it by `os.replace`. Readers see the complete old file or the complete new o
 repair or delete. Of files that belong together the main file is published last.
 """
 
-import errno
 import hashlib
 import importlib
 import logging
@@ -16,6 +15,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from itertools import product
 from pathlib import Path
 
 from rpml.runtime.errors import InputError, WriteError, write_error
@@ -28,8 +28,6 @@ Drafts = dict[Path, Path]
 """Complete files under private names, by the names that they will get."""
 
 HIDDEN = ".rpml-new"  # ends the names of what is not published yet
-_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
-_NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
 _threads = threading.Lock()  # held while a lock is taken or released
 
 
@@ -87,18 +85,11 @@ def check_apart(outputs: Iterable[Place], inputs: Iterable[Place | None]) -> Non
     None, ``-`` and URLs among the inputs are ignored.
     """
     read = [i for i in inputs if i is not None and str(i) != "-" and "://" not in str(i)]
-    for output in outputs:
-        written = Path(os.path.realpath(output))
-        for source in read:
-            path = Path(os.path.realpath(source))
-            if path == written:
-                word = "is"
-            elif written in path.parents:
-                word = "holds"
-            elif path in written.parents:
-                word = "lies in"
-            else:
-                continue
+    for output, source in product(outputs, read):
+        written, path = Path(os.path.realpath(output)), Path(os.path.realpath(source))
+        if path.is_relative_to(written) or written.is_relative_to(path):
+            inside = "holds" if path.is_relative_to(written) else "lies in"
+            word = "is" if path == written else inside
             raise InputError(f"{output} {word} the input {source}: choose another output")
 
 
@@ -148,8 +139,7 @@ def _acquire(hidden: Path, target: Path, again: bool) -> int | None:
             descriptor = os.open(hidden / "lock", os.O_RDWR | os.O_CREAT, 0o600)
             if not _try_lock(descriptor, target):
                 os.close(descriptor)
-                owners = (path.name.split("-")[0] for path in hidden.glob("*-*"))
-                owner = next(owners, "?")
+                owner = next((path.name.split("-")[0] for path in hidden.glob("*-*")), "?")
                 if again and owner == str(os.getpid()):
                     return None
                 raise InputError(
@@ -175,9 +165,7 @@ def _try_lock(descriptor: int, target: Path) -> bool:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
     except (BlockingIOError, PermissionError):  # of flock and of msvcrt
         return False
-    except (ImportError, OSError) as error:
-        if getattr(error, "errno", errno.ENOSYS) not in _NO_LOCKS:
-            raise
+    except (ImportError, OSError):
         logger.warning("%s: no locks here, a second writer is not noticed", target.parent)
     return True
 
@@ -249,19 +237,11 @@ def publish(draft: Path, target: Path, overwrite: Overwrite) -> None:
         if not target.is_symlink():  # a link itself is replaced
             os.chmod(draft, stat.S_IMODE(os.stat(target).st_mode))
     elif overwrite is not True:
-        _take_name(draft, target)
-    os.replace(draft, target)
-
-
-def _take_name(draft: Path, target: Path) -> None:
-    """Give a file a second name; InputError if there is something of that name."""
-    try:
         try:
             os.link(draft, target)
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            # no hard links here: an empty file takes the name, which a kill would leave behind
-            os.close(os.open(target, os.O_EXCL | os.O_CREAT | os.O_WRONLY, 0o600))
-    except FileExistsError:
-        raise exists_error(target) from None
+        except OSError:  # without hard links an empty file takes the name; a kill would leave it
+            try:
+                target.touch(exist_ok=False)
+            except FileExistsError:
+                raise exists_error(target) from None
+    os.replace(draft, target)

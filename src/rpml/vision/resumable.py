@@ -17,17 +17,11 @@ from rpml.io.features import Batch, Layout, check_table_output
 from rpml.io.features.reading import TABLES
 from rpml.io.features.source import as_ids
 from rpml.io.features.writing import write_csv, write_drafts
-from rpml.io.manifest import (
-    FOLDER_MANIFEST,
-    MANIFEST_SUFFIX,
-    Manifest,
-    folder_outputs,
-    listed_outputs,
-)
+from rpml.io.manifest import FOLDER_MANIFEST, MANIFEST_SUFFIX, Manifest, folder_outputs
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.context import Context, Json, data_digest, file_fingerprint
 from rpml.runtime.errors import InputError, counted
-from rpml.runtime.files import check_apart, locked, resolved
+from rpml.runtime.files import atomic_outputs, check_apart, locked, resolved
 from rpml.runtime.schema import COUNT, check_json
 from rpml.vision.extract import Failure, Job, Part, files_digest, iter_parts, nothing_left, row_id
 from rpml.vision.images import ImageFile
@@ -225,12 +219,15 @@ class ResumableExtraction(ResumableRun):
         target, ids = resolved(self.path), resolved(self.table("ids.csv"))
         retained = {target, *(resolved(self.table(name)) for name in _RETAINED)}
         if self.path.endswith("/"):
-            replaces = self.overwrite or self._continues(manifest)
-            return folder_outputs(target, replaces, manifest, retained)
+            overwrite = self.overwrite or self._continues(manifest)
+            return folder_outputs(target, overwrite, manifest, retained)
         forced = {target, ids} if self.overwrite else set()
-        return listed_outputs(
-            target, lambda file: file in forced or manifest.owns(file), manifest, retained
-        )
+
+        def replaces(file: Path) -> bool:
+            return file in forced or manifest.owns(file)
+
+        earlier = manifest.owned().difference(retained)
+        return atomic_outputs(target, replaces, earlier, manifest.publishing)
 
     def _write_rows(
         self, scratch: Path, job: Job, parts: Iterator[Part]
