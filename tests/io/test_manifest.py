@@ -6,6 +6,7 @@ import pytest
 from rpml.io.manifest import Manifest, check_folder, check_written_together, folder_outputs
 from rpml.runtime.context import file_fingerprint
 from rpml.runtime.errors import InputError
+from rpml.runtime.files import locked
 from tests.faults.shim import FAULTS, NOT_REACHED, run_forked
 from tests.runtime.test_files import contents, names
 
@@ -18,7 +19,8 @@ def listing(path, *files, complete=True, facts=None, main=None):
     manifest = Manifest(path)
     manifest.facts, manifest.main = facts or {}, file_fingerprint(main) if main else ""
     manifest.files = files
-    manifest.write(complete)
+    with locked(path) as scratch:
+        manifest.write(complete, scratch)
 
 
 def edit(path, text):

@@ -16,9 +16,9 @@ from rpml.runtime.errors import InputError
 from rpml.runtime.files import (
     Drafts,
     Place,
-    atomic_output,
     atomic_outputs,
     check_output,
+    publish,
     resolved,
     write_errors,
 )
@@ -71,22 +71,23 @@ class Manifest:
             )
 
     @contextmanager
-    def publishing(self, drafts: Drafts) -> Iterator[None]:
+    def publishing(self, drafts: Drafts, scratch: Path) -> Iterator[None]:
         """List new and earlier files while names change, then those that are there."""
         if self.features in drafts:
             self.main = file_fingerprint(drafts[self.features])
         self.files = sorted({*self.owned(), *drafts})
-        self.write(complete=False)
+        self.write(False, scratch)
         yield
         self.files = [path for path in self.files if path.exists()]
-        self.write(complete=True)
+        self.write(True, scratch)
 
-    def write(self, complete: bool) -> None:
-        """Replace the list by this one; InputError if it is not a list of rpml."""
+    def write(self, complete: bool, scratch: Path) -> None:
+        """Replace the list by this one, by way of a folder; InputError if it is none of rpml."""
         names = [path.relative_to(self.path.parent).as_posix() for path in self.files]
         content = {"complete": complete, "files": names, "main": self.main, "facts": self.facts}
-        with atomic_output(self.path, complete or self.owns(self.path)) as draft:
-            draft.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf8")
+        draft = scratch / self.path.name
+        draft.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf8")
+        publish(draft, self.path, complete or self.owns(self.path))
 
 
 @contextmanager

@@ -193,14 +193,14 @@ def atomic_outputs(
     path: Place,
     overwrite: Overwrite,
     earlier: Collection[Path] = (),
-    publishing: Callable[[Drafts], AbstractContextManager[object]] = nullcontext,
+    publishing: Callable[[Drafts, Path], AbstractContextManager[object]] | None = None,
 ) -> Iterator[Path]:
     """Yield a private folder; the files in it are published at the end of the block.
 
     They become files of the folder of `path`, which is published last, or of `path` if that is a
     folder. Files of `earlier` are deleted if there is no new one of that name. If `overwrite` does
     not allow to replace or delete an existing file, that is an InputError, and everything stays.
-    `publishing` is entered with the drafts while names change.
+    `publishing` is entered with the drafts and their folder while names change.
     """
     target = resolved(path)
     with write_errors(target), locked(target, again=True) as scratch:
@@ -210,7 +210,7 @@ def atomic_outputs(
         removed = [file for file in map(resolved, earlier) if file not in drafts]
         for file in [*drafts, *removed]:
             _exists(file, overwrite)
-        with publishing(drafts):
+        with nullcontext() if publishing is None else publishing(drafts, scratch):
             for file in sorted(drafts, key=lambda file: file == target):
                 publish(drafts[file], file, overwrite)
             for file in removed:
