@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 
@@ -27,6 +29,20 @@ def test_a_later_save_replaces(tmp_path):
     for step in range(3):
         checkpoint.save("optimizer", {"L": np.full(2, step)})
     assert checkpoint.load("optimizer")[0]["L"][0] == 2
+
+
+def test_what_a_killed_save_left_is_replaced(tmp_path):
+    def save_and_die():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("rpml.io.checkpoint.publish", lambda *_, **__: os.kill(os.getpid(), 9))
+            store(tmp_path).save("graph", ARRAYS)
+
+    assert run_forked(save_and_die, tmp_path, None, "kill") == -9
+    (left,) = (tmp_path / "ckpt").iterdir()
+    store(tmp_path).save("graph", ARRAYS)
+    (stage,) = (tmp_path / "ckpt").iterdir()
+    assert left != stage
+    assert store(tmp_path).load("graph") is not None
 
 
 def test_resume_of_nothing_is_an_empty_checkpoint(tmp_path):

@@ -179,6 +179,15 @@ def test_a_file_to_be_removed_that_appears_is_kept(tmp_path):
     assert contents(tmp_path) == {"f.ids": "theirs"}
 
 
+def test_a_lock_of_a_draft_that_could_not_be_removed_is_not_published(tmp_path):
+    with atomic_outputs(tmp_path / "f", True) as scratch:
+        write(scratch / "f", "x")
+        hidden = scratch / ".f-0923a5b83027.rpml-new"
+        hidden.mkdir()
+        (hidden / "lock").touch()
+    assert names(tmp_path) == ["f"]
+
+
 def killed_draft(path):
     """What a process leaves that is killed while it writes `path`."""
 

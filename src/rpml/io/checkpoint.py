@@ -160,7 +160,7 @@ class Checkpoint:
     def save(self, name: str, arrays: Arrays, metadata: Mapping[str, object] | None = None) -> None:
         """Store a finished stage, replacing the previous one of that name."""
         path = resolved(self.directory / f"{name}.safetensors")
-        draft = self.directory / f".{name}-{os.getpid()}{HIDDEN}"
+        draft = self.directory / f".{name}{HIDDEN}"  # only the holder of the run's lock writes it
         stored = {"run": self._run, "metadata": metadata or {}}
         with write_errors(self.directory):
             self.directory.mkdir(exist_ok=True)

@@ -205,8 +205,9 @@ def atomic_outputs(
     target = resolved(path)
     with write_errors(target), locked(target, again=True) as scratch:
         yield scratch
-        files = [file for file in sorted(scratch.rglob("*")) if file.is_file()]
-        drafts = {scratch.parents[1] / file.relative_to(scratch): file for file in files}
+        files = [path for path in sorted(scratch.rglob("*")) if path.is_file()]
+        files = [path for path in files if HIDDEN not in path.parent.name]  # no locks of drafts
+        drafts = {scratch.parents[1] / path.relative_to(scratch): path for path in files}
         removed = [file for file in map(resolved, earlier) if file not in drafts]
         for file in [*drafts, *removed]:
             _exists(file, overwrite)
