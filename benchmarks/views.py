@@ -23,18 +23,18 @@ from common import publish
 from rpml import RPML
 from rpml.evaluation.metrics import clustering_scores, first_hit_rank
 from rpml.evaluation.registry import METHODS
-from rpml.io.features import read_features, read_labels
+from rpml.io.features import read_features
+from rpml.io.features.labels import as_label_array, read_values
 
 RESAMPLES = 2000
 
 
 def load(folder):
     features = read_features(folder / "features.npy")
-    labels = read_labels(folder / "features.labels.csv", len(features.values), features.ids)
+    labels = as_label_array(read_values(folder / "features.labels.csv", features))
     groups = None
     if (folder / "features.groups.csv").exists():
-        count = len(features.values)
-        groups = read_labels(folder / "features.groups.csv", count, features.ids, "group")
+        groups = as_label_array(read_values(folder / "features.groups.csv", features, "group"))
     return np.asarray(features.values, np.float32), labels, groups
 
 

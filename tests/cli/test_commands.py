@@ -16,8 +16,8 @@ from rpml import __version__ as version
 from rpml.cli.app import GROUPS, app
 from rpml.cli.command import exit_code, sentence
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
-from rpml.io.features import read_labels
 from tests.cli.json_schema import documented
+from tests.labels import read_labels
 from tests.languages import translations
 
 COMMANDS = [c.name for c in app.registered_commands]

@@ -171,8 +171,9 @@ def is_old_or_new(after, old, new):
 
 def readings(folder):
     """What the readers of outputs of several files find: vectors with ids, and tables of them."""
-    from rpml.io.features import read_features, read_labels
+    from rpml.io.features import read_features
     from rpml.runtime.errors import InputError
+    from tests.labels import read_labels
 
     found, n, ids = {}, 0, None
     for name in ("out.npy", "out", "out.groups.csv", "out.labels.csv"):

@@ -30,7 +30,7 @@ from rpml.cli.app import app
 from rpml.cli.command import exit_code, sentence
 from rpml.estimator.description import describe_model
 from rpml.io.checkpoint import Checkpoint
-from rpml.io.features import read_features, read_labels
+from rpml.io.features import read_features
 from rpml.pages.explorer.catalog import cache_key, load_cache, make_catalog, start_work
 from rpml.pages.items import Items
 from rpml.runtime.errors import InputError
@@ -39,6 +39,7 @@ from rpml.search.index import describe_index
 from rpml.vision.images import MAX_PIXELS, ImageError, load_rgb
 from tests.faults.forging import FORGERS
 from tests.io.test_container import mutate as damage_anywhere
+from tests.labels import read_labels
 
 SECONDS, MEMORY, BATCH = 10, 2**30, 250
 rng = np.random.default_rng(0)

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rpml.io.features import read_features, read_labels
+from rpml.io.features import read_features
 from rpml.runtime.errors import InputError
 from rpml.runtime.files import locked
 from rpml.vision.images import AUGMENTATIONS
 from tests.cli.conftest import Run
+from tests.labels import read_labels
 from tests.vision.conftest import noise_image
 
 rpml = Run()

@@ -26,7 +26,8 @@ from rpml.io.datasets.image_sets import (
     read_folders,
     read_sop,
 )
-from rpml.io.features import ReadOptions, read_features, read_labels
+from rpml.io.features import ReadOptions, read_features
+from rpml.io.features.labels import as_label_array, read_values
 from rpml.io.features.numpy_files import NpzFile
 from rpml.io.features.reading import check_readable
 from rpml.runtime.context import Context, Json, Progress
@@ -130,7 +131,7 @@ def from_file(
         train = archive.read("train").astype(bool) if "train" in archive.names else None
     features = read_features(path, options)
     X = np.asarray(features.values, np.float32)
-    y = read_labels(labels or path, len(X), features.ids, id_column=features.id_column)
+    y = as_label_array(read_values(labels or path, features))
     if train is None:
         if dataset not in PUBLISHED or y.dtype.kind not in "iu":
             raise InputError(

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from rpml.estimator import RPML
 from rpml.estimator.knowledge import MAX_CATEGORIES, NUMBER_BINS
 from rpml.io.datasets.image_sets import VIEW_MARK
-from rpml.io.features.labels import UNLABELED, read_labels
+from rpml.io.features.labels import UNLABELED, read_values
 from rpml.io.features.reading import check_readable
 from rpml.io.features.source import Features
 from rpml.io.features.text_files import read_column, text_lines
@@ -160,15 +160,14 @@ def read_texts(path: str | Path, data: Features, features: str | Path = "") -> l
     A table with ids is matched by id; missing ids have no text. A name without a suffix that is not
     a file is a column of the features file, if that is a table.
     """
-    path, column, n_rows, id_column = Path(path), "text", len(data.values), data.id_column
+    path = Path(path)
     if not path.suffix and not path.exists() and Path(features).suffix in _TABLES:
-        column = str(path)
-        return list(read_labels(features, n_rows, None, column, "", partial=True))  # by order
+        return read_values(features, data, str(path), id_column="", partial=True)  # by order
     check_readable(path)
     if path.suffix != ".txt":
-        return list(read_labels(path, n_rows, data.ids, column, id_column, partial=True))
+        return read_values(path, data, "text", partial=True)
     lines = text_lines(path)
-    _check_count(lines, n_rows, "line", f"{path} has")
+    _check_count(lines, len(data.values), "line", f"{path} has")
     return list(lines)
 
 

@@ -5,8 +5,8 @@ import csv
 import numpy as np
 
 from rpml import RPML
-from rpml.io.features import read_labels
 from tests.cli.conftest import make_vectors
+from tests.labels import read_labels
 
 
 def test_update_is_the_librarys(rpml, shared, vectors, tmp_path):

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rpml.io.features import ReadOptions, open_features, read_features, read_labels
+from rpml.io.features import ReadOptions, open_features, read_features
 from rpml.runtime.errors import InputError
+from tests.labels import read_labels
 
 
 def refusal(path, **options):

@@ -3,10 +3,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rpml.io.features import read_labels
 from rpml.io.features.labels import labeled_mask, read_metadata
 from rpml.io.features.source import as_ids
 from rpml.runtime.errors import InputError
+from tests.labels import read_labels
 
 Y = [3, 1, 2, 1]
 

@@ -7,9 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rpml.io.features import read_features, read_labels
+from rpml.io.features import read_features
 from rpml.io.features.source import as_ids
 from rpml.runtime.errors import InputError
+from tests.labels import read_labels
 
 X = np.arange(6.0).reshape(3, 2)
 

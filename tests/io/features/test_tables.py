@@ -13,12 +13,12 @@ from rpml.io.features import (
     ReadOptions,
     open_features,
     read_features,
-    read_labels,
     write_batches,
     write_table,
 )
 from rpml.io.features.labels import read_metadata
 from rpml.runtime.errors import InputError
+from tests.labels import read_labels
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyarrow.feather")

@@ -11,7 +11,6 @@ from rpml.io.features import (
     Layout,
     check_table_output,
     read_features,
-    read_labels,
     write_batches,
     write_table,
     writing,
@@ -19,6 +18,7 @@ from rpml.io.features import (
 from rpml.io.features.source import Batch, as_ids
 from rpml.runtime.errors import InputError
 from tests.faults.shim import FAULTS, NOT_REACHED, run_forked
+from tests.labels import read_labels
 
 KINDS = ["npy", "npz", "csv", "tsv", "parquet"]
 LAYOUT = Layout("embedding", ["e0", "e1", "e2", "e3"], "id")

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from rpml import RPML
-from rpml.io.features import read_labels
 from rpml.io.features.source import as_ids
 from rpml.pages.explorer.app import make_app
 from rpml.pages.explorer.catalog import make_catalog, start_work
@@ -23,6 +22,7 @@ from rpml.pages.explorer.labeling import Labeling, LabelStore, check_labels_file
 from rpml.pages.items import make_items
 from rpml.runtime.errors import InputError
 from tests.drawings import Sample
+from tests.labels import read_labels
 from tests.pages.explorer.client import Client, running
 
 

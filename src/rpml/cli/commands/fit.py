@@ -123,14 +123,14 @@ class SupervisionOptions:
     ) -> dict[str, object]:
         """Return the arguments of `RPML.fit`; pseudo-labels become a setting of the model."""
         from rpml.estimator.knowledge import read_constraints, read_pairs
-        from rpml.io.features import read_labels
+        from rpml.io.features.labels import as_label_array
 
-        rows = len(data.values), data.ids, None, reading.id_column or data.id_column
         inputs: Json = {}
         if self.pseudo_labels is not None:
-            model.set_params(clustering=read_labels(self.pseudo_labels, *rows, partial=True))
+            labels = as_label_array(reading.read_values(self.pseudo_labels, data))
+            model.set_params(clustering=labels)
         if self.groups is not None:
-            inputs["groups"] = read_labels(self.groups, *rows, partial=True)
+            inputs["groups"] = as_label_array(reading.read_values(self.groups, data))
         if self.pairs is not None:
             inputs["pairs"] = read_pairs(self.pairs, data)
         inputs |= read_knowledge(self.nuisance, self.queries, data, reading)

@@ -124,8 +124,6 @@ def read_nuisance_columns(
     nuisance: str, data: Features, reading: LabeledReadingOptions
 ) -> dict[str, NDArray[Any]]:
     """Read the columns of a nuisance by name: that of the column, or of the file."""
-    from rpml.io.features.labels import read_values, without_missing
-
     columns: dict[str, NDArray[Any]] = {}
     for name in parse_names(nuisance) or []:
         inside = not os.path.exists(name)
@@ -133,17 +131,12 @@ def read_nuisance_columns(
             raise InputError(
                 f"--nuisance {name}: there is no such file, and {data.name} has no columns"
             )
-        n_rows = len(data.values)
         if matrix := {} if inside else _matrix_columns(Path(name), data):
             columns |= matrix
             continue
         path, column = (str(data.name), name) if inside else (name, None)
         try:
-            if inside and name in data.columns:
-                values = without_missing(data.columns[name], path)
-            else:
-                id_column = reading.id_column or data.id_column
-                values = read_values(path, n_rows, data.ids, column, id_column, partial=True)
+            values = reading.read_values(path, data, column)
         except InputError as error:
             raise InputError(f"--nuisance {name}: {error}") from None
         columns[name if inside else Path(name).stem] = _as_numbers(values)

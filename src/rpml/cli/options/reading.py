@@ -70,17 +70,19 @@ class LabeledReadingOptions(ReadingOptions):
         inside = self.labels_path(path, labels) == path
         return (self.label_column,) if self.label_column and inside else ()
 
-    def read_labels(self, path: str, data: Features) -> NDArray[np.generic]:
-        """Read the labels of some rows, at least one, matched by id or by order."""
-        from rpml.io.features import read_labels
-        from rpml.io.features.labels import as_label_array, labeled_mask, without_missing
+    def read_values(self, path: str, data: Features, column: str | None = None) -> list[object]:
+        """Read a value per row, matched by id or by order; None where it is missing."""
+        from rpml.io.features.labels import read_values, without_missing
 
-        n, column = len(data.values), self.label_column
         if path == data.name and column is not None and column in data.columns:
-            y = as_label_array(without_missing(data.columns[column], path))
-        else:
-            id_column = self.id_column or data.id_column
-            y = read_labels(path, n, data.ids, column, id_column, partial=True)
+            return without_missing(data.columns[column], path)
+        return read_values(path, data, column, self.id_column or None, partial=True)
+
+    def read_labels(self, path: str, data: Features) -> NDArray[np.generic]:
+        """Read the labels of some rows, at least one."""
+        from rpml.io.features.labels import as_label_array, labeled_mask
+
+        y = as_label_array(self.read_values(path, data, self.label_column))
         if not labeled_mask(y).any():
             raise InputError(f"{path}: no row has a label, every one is empty or -1")
         return y

@@ -1,6 +1,5 @@
 """Reading and writing files of vectors and labels."""
 
-from rpml.io.features.labels import read_labels
 from rpml.io.features.reading import open_features, read_features
 from rpml.io.features.source import Batch, Features, FeatureSource, ReadOptions
 from rpml.io.features.writing import Layout, check_table_output, write_batches, write_table
@@ -14,7 +13,6 @@ __all__ = [
     "check_table_output",
     "open_features",
     "read_features",
-    "read_labels",
     "write_batches",
     "write_table",
 ]

@@ -22,7 +22,7 @@ from rpml.io.features.numpy_files import (
     sidecar,
 )
 from rpml.io.features.reading import check_readable, shard_paths
-from rpml.io.features.source import Ids, check_compression, find_ids
+from rpml.io.features.source import Features, Ids, check_compression, find_ids
 from rpml.io.features.text_files import csv_rows, is_number, read_column, without_mark
 from rpml.io.manifest import check_written_together
 from rpml.runtime.errors import InputError, counted
@@ -33,38 +33,23 @@ _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,16}")
 _USUAL = ("label", "labels", "y", "class", "target", "category", "group", "groups", "cluster")
 
 
-def read_labels(
-    path: str | Path,
-    n_rows: int,
-    ids: Ids | None = None,
-    column: str | None = None,
-    id_column: str | None = None,
-    partial: bool = False,
-) -> NDArray[np.generic]:
-    """Read one label per row as `read_values` does.
-
-    Returns integers if every label is one, text otherwise; missing labels are None (-1 among
-    integers).
-    """
-    return as_label_array(read_values(path, n_rows, ids, column, id_column, partial))
-
-
 def read_values(
     path: str | Path,
-    n_rows: int,
-    ids: Ids | None = None,
+    data: Features,
     column: str | None = None,
     id_column: str | None = None,
     partial: bool = False,
 ) -> list[object]:
     """Read one value per row from .npy, .npz, .csv, .tsv, .txt, .parquet, .feather or .jsonl.
 
-    The shards of a folder are read in their order. A file with ids is matched by these, with the
-    features' `ids` or, if the features have none, as row numbers from 0; a file without ids by
-    order, and so is any file if `id_column` is empty text. `partial` allows missing values, which
-    are None: an empty field or line, a null, NaN, or an id that is not in the file.
+    The shards of a folder are read in their order. A file with ids, by default in a column named
+    like those of the features, is matched by these or, if the features have none, as row numbers
+    from 0; a file without ids by order, and so is any file if `id_column` is empty text. `partial`
+    allows missing values, which are None: an empty field or line, a null, NaN, or an id that is not
+    in the file.
     """
-    path = Path(path)
+    path, n_rows = Path(path), len(data.values)
+    id_column = data.id_column if id_column is None else id_column
     check_readable(path)
     check_written_together(path)
     if path.suffix.lower() in PACKED:
@@ -77,7 +62,7 @@ def read_values(
         row = values.index(None)
         raise InputError(f"{path}: the label of row {row} (counted from 0) is missing")
     if keys is not None:
-        names = _row_numbers(keys, n_rows, path) if ids is None else ids
+        names = _row_numbers(keys, n_rows, path) if data.ids is None else data.ids
         return _match(values, keys, names, path, partial)
     if len(values) == n_rows + 1 and path.suffix.lower() in _TEXT:
         if values[0] not in (None, *values[1:]) and not is_number(str(values[0])):
@@ -252,7 +237,10 @@ def _match(
 
 
 def as_label_array(values: Sequence[Any]) -> NDArray[np.generic]:
-    """Return integers if every label is one (text files hold '3'), else text."""
+    """Return integers if every label is one (text files hold '3'), else text.
+
+    Missing labels are -1 among integers, else None.
+    """
     if all(v is None or _is_whole(v) for v in values):
         return np.array([-1 if v is None else int(v) for v in values], dtype=np.int64)
     if None not in values:
