@@ -243,7 +243,8 @@ def test_bad_input_gets_one_sentence(known, message):
 @pytest.mark.parametrize("known", [{"nuisance": [0, 1] * 240}, {"queries": np.eye(3, 48)}])
 def test_only_the_automatic_whitening_uses_it(known):
     X, _, _ = translations()
-    with pytest.raises(ValueError, match="whiten='auto' only"):
+    (name,) = known
+    with pytest.raises(ValueError, match=f"whiten=0.5 cannot use {name}, whiten='auto' can"):
         RPML(16, whiten=0.5).fit(X, **known)
 
 

@@ -30,11 +30,10 @@ MAX_CATEGORIES = 20  # distinct numbers up to which floats are categories
 NUMBER_BINS = 4  # of a number, to tell rows of other values
 
 
-def as_nuisance(nuisance: ArrayLike | None, n: int, whiten: object = "auto") -> Nuisance | None:
+def as_nuisance(nuisance: ArrayLike | None, n: int) -> Nuisance | None:
     """Return the columns of a nuisance of n rows, as codes or standardized numbers."""
     if nuisance is None:
         return None
-    _check_whiten("nuisance", whiten)
     columns, codes = [], []
     for name, values in _columns(nuisance, n):
         column = _as_column(name, values, n)
@@ -49,11 +48,10 @@ def as_nuisance(nuisance: ArrayLike | None, n: int, whiten: object = "auto") -> 
     return Nuisance(tuple(columns), joint)
 
 
-def as_queries(queries: ArrayLike | None, X: Array, whiten: object = "auto") -> Array | None:
+def as_queries(queries: ArrayLike | None, X: Array) -> Array | None:
     """Return queries as rows of the width and precision of X."""
     if queries is None:
         return None
-    _check_whiten("queries", whiten)
     rows = np.asarray(as_matrix(queries))
     if rows.ndim != 2 or rows.shape[1] != X.shape[1]:
         width = rows.shape[-1] if rows.ndim else 0
@@ -94,11 +92,6 @@ def nuisance_values(known: Json, n: int) -> NDArray[np.intp] | None:
     """Return the value of all columns of the nuisance of n rows, -1 where unknown."""
     nuisance = as_nuisance(known.get("nuisance"), n)
     return None if nuisance is None else nuisance.values
-
-
-def _check_whiten(name: str, whiten: object) -> None:
-    if whiten != "auto":
-        raise ValueError(f"{name} is used by whiten='auto' only, not by whiten={whiten!r}.")
 
 
 def _columns(nuisance: Any, n: int) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -223,13 +216,17 @@ def fit_inputs(model: Any, X: Array, y: ArrayLike | None, **known: Any) -> FitIn
     if not isinstance(model.init, str):  # refused before the whitening, not after it
         given_subspace(model.init, d if model.whiten is None else None, model.n_components)
     classes = as_classes(y, n) if model.use_labels else None
-    return FitInputs(
+    inputs = FitInputs(
         as_groups(known.pop("groups", None), n),
-        pairs=as_pairs(known.pop("pairs", None), n, model.whiten),
-        nuisance=as_nuisance(known.pop("nuisance", None), n, model.whiten),
-        queries=as_queries(known.pop("queries", None), X, model.whiten),
+        pairs=as_pairs(known.pop("pairs", None), n),
+        nuisance=as_nuisance(known.pop("nuisance", None), n),
+        queries=as_queries(known.pop("queries", None), X),
         supervision=gather(classes, n, **known),
     )
+    for name in ("pairs", "nuisance", "queries"):
+        if model.whiten != "auto" and getattr(inputs, name) is not None:
+            raise ValueError(f"whiten={model.whiten!r} cannot use {name}, whiten='auto' can.")
+    return inputs
 
 
 def check_size(n_components: int | None, d: int) -> None:
@@ -303,7 +300,7 @@ def as_groups(groups: ArrayLike | None, n: int) -> NDArray[np.intp]:
     return shared
 
 
-def as_pairs(pairs: ArrayLike | None, n: int, whiten: object = "auto") -> NDArray[np.intp] | None:
+def as_pairs(pairs: ArrayLike | None, n: int) -> NDArray[np.intp] | None:
     """Return unique pairs of the n rows; None if there are none."""
     if pairs is None or (values := np.asarray(pairs)).size == 0:
         return None
@@ -312,8 +309,6 @@ def as_pairs(pairs: ArrayLike | None, n: int, whiten: object = "auto") -> NDArra
             f"pairs must be an array of 2 row indices per line, got {values.dtype} of shape "
             f"{values.shape}."
         )
-    if whiten != "auto":
-        raise ValueError(f"pairs are used by whiten='auto' only, not by whiten={whiten!r}.")
     rows = row_indices("pairs", values, n)
     alone = np.flatnonzero(rows[:, 0] == rows[:, 1])
     if len(alone):

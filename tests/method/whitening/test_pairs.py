@@ -253,7 +253,7 @@ def test_what_is_no_pair_is_refused(problem, pairs, message):
 
 
 def test_pairs_need_the_whitening_that_uses_them(problem):
-    with pytest.raises(ValueError, match="pairs are used by whiten='auto' only, not by whiten=1"):
+    with pytest.raises(ValueError, match="whiten=1 cannot use pairs, whiten='auto' can"):
         RPML(8, whiten=1).fit(problem[0], pairs=[[0, 1]])
 
 
