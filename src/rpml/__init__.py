@@ -6,13 +6,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rpml.estimator import RPML
-    from rpml.evaluation.comparison import compare
-    from rpml.evaluation.diagnostics import diagnose
-    from rpml.evaluation.recommendation import recommend
-    from rpml.evaluation.resources import estimate_resources
-    from rpml.method.clustering.aas import AuthorityAscentShift
-    from rpml.pages.notebook import explore, report
+    from rpml.estimator import RPML as RPML
+    from rpml.evaluation.comparison import compare as compare
+    from rpml.evaluation.diagnostics import diagnose as diagnose
+    from rpml.evaluation.recommendation import recommend as recommend
+    from rpml.evaluation.resources import estimate_resources as estimate_resources
+    from rpml.method.clustering.aas import AuthorityAscentShift as AuthorityAscentShift
+    from rpml.pages.notebook import explore as explore
+    from rpml.pages.notebook import report as report
 
 __version__ = "0.1.0"
 
@@ -27,17 +28,7 @@ _EXPORTS = {
     "recommend": "rpml.evaluation.recommendation",
     "report": "rpml.pages.notebook",
 }
-__all__ = [
-    "RPML",
-    "AuthorityAscentShift",
-    "__version__",
-    "compare",
-    "diagnose",
-    "estimate_resources",
-    "explore",
-    "recommend",
-    "report",
-]
+__all__ = ["__version__", *_EXPORTS]
 
 
 def __getattr__(name: str) -> Any:
