@@ -258,7 +258,8 @@ def in_shell_words(text: str) -> str:
     for python, option in OPTION_OF.items():
         text = re.sub(rf"(?<!--set )\b{python}=(?=[^\s,;:])", f"{option} ", text)
         text = re.sub(rf"(?<!--set )\b{python}\b", option, text)
-    text = re.sub(r"Found array with (\d+) sample.* a minimum of (\d+) is required.*", _few, text)
+    few = r"the vectors have \1 of the \2 rows that are needed at least"
+    text = re.sub(r"Found array with (\d+) sample.* a minimum of (\d+) is required.*", few, text)
     text = re.sub(r" \((?:in Python [^()]*|(?:overwrite|exemplars)=True)\)", "", text)
     text = text.replace("overwrite=True", "--force").replace(" of X", " of the vectors")
     text = re.sub(r"(?<!--set )\b([a-z_]+)=('[^'\s]*'|None|True|False)", _setting, text)
@@ -276,10 +277,6 @@ def _wrong(match: re.Match[str]) -> str:
     for python, words in _WORDS.items():
         allowed = re.sub(python, words, allowed)
     return f"{option_of(match[1])} must be {allowed}, got {match[3]}"
-
-
-def _few(match: re.Match[str]) -> str:
-    return f"the vectors have {match[1]} of the {match[2]} rows that are needed at least"
 
 
 def _setting(match: re.Match[str]) -> str:

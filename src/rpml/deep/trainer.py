@@ -296,9 +296,8 @@ class Trainer:
         self._update_teacher()
         new = features.detach().cpu().numpy()
         momentum, stored = FEATURE_MOMENTUM, self.features
-        for i, x in zip(
-            indices.rows, new, strict=True
-        ):  # one by one: views of an image share a row
+        # one by one: views of an image share a row
+        for i, x in zip(indices.rows, new, strict=True):
             stored[i] = unit_rows((momentum * stored[i] + (1 - momentum) * x)[None])[0]
         return float(loss.detach()), float(np.linalg.norm(new.mean(axis=0)))
 

@@ -393,8 +393,6 @@ def figure_text(row: Row, column: str, short: bool = False) -> str:
     shown = f"{scale * row[column]:{sign}z.1f}"
     if low == high:
         return shown
-    return (
-        f"{shown} ±{(high - low) / 2:.1f}"
-        if short
-        else (f"{shown} [{low:{sign}z.1f}, {high:{sign}z.1f}]")
-    )
+    if short:
+        return f"{shown} ±{(high - low) / 2:.1f}"
+    return f"{shown} [{low:{sign}z.1f}, {high:{sign}z.1f}]"

@@ -30,7 +30,7 @@ from rpml.io.datasets.image_sets import ImageSet
 from rpml.io.features import read_features
 from rpml.io.manifest import check_folder, folder_outputs
 from rpml.pages.figures import FigureOptions, draw_figures, pictures_of
-from rpml.runtime.context import Context, Json, Progress, data_digest
+from rpml.runtime.context import Context, Json, data_digest
 from rpml.runtime.environment import versions
 from rpml.runtime.errors import InputError, counted
 from rpml.runtime.files import atomic_outputs, locked
@@ -212,13 +212,11 @@ class Benchmark:
 
     def _draw(self, data: Descriptors, Z: Array, context: Context) -> list[str]:
         assert data.images is not None
-        context.report(Progress("figures", 0, 1))
         test = np.flatnonzero(~data.train)
         pictures = pictures_of([data.images[i] for i in test])
-        options = FigureOptions(random_state=self.seed)
-        with folder_outputs(Path(self.folder, FIGURES), overwrite=True) as scratch:
+        options, folder = FigureOptions(random_state=self.seed), Path(self.folder, FIGURES)
+        with context.reporting("figures"), folder_outputs(folder, overwrite=True) as scratch:
             drawn = draw_figures({LEARNED: Z}, scratch, data.labels[test], pictures, options)
-        context.report(Progress("figures", 1, 1))
         return [path.name for path in drawn]
 
     def _origin(self, data: Descriptors, key: str) -> Json:

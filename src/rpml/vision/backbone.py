@@ -128,11 +128,8 @@ class Backbone:
         """Check the names; return (width, height) and batch size where the graph fixes them."""
         inputs = {node.name: node for node in self._session.get_inputs()}
         outputs = {node.name: node for node in self._session.get_outputs()}
-        for kind, name, there in (
-            ("input", self.convention.input, inputs),
-            ("output", self.convention.output, outputs),
-        ):
-            if name not in there:
+        for kind, there in (("input", inputs), ("output", outputs)):
+            if (name := getattr(self.convention, kind)) not in there:
                 names = ", ".join(map(repr, there))
                 raise InputError(
                     f"{self.path} has no {kind} {name!r}, it has {names}: name the right one in a "
@@ -201,13 +198,12 @@ def with_fast_normalization(path: Path) -> bytes | None:
     for node in model.graph.node:
         settings = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
         if node.op_type == "LRN" and settings.get("beta", LRN_BETA) == LRN_BETA:
-            settings = (
-                {"alpha": 1e-4, "bias": 1.0} | settings | {"name": f"LRN{len(model.functions)}"}
-            )
+            name, defaults = f"LRN{len(model.functions)}", {"alpha": 1e-4, "bias": 1.0}
+            settings = {**defaults, **settings, "name": name}
             before, after = (settings["size"] - 1) // 2, settings["size"] // 2
             body = _FAST_LRN.format(before=before, after=after, opset=LRN_OPSET, **settings)
             model.functions.append(onnx.parser.parse_function(body))
-            node.op_type, node.domain = settings["name"], "rpml"
+            node.op_type, node.domain = name, "rpml"
             del node.attribute[:]
     if not model.functions:
         return None

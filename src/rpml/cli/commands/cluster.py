@@ -37,7 +37,7 @@ def run(
     from rpml.io.features import Layout, write_table
     from rpml.method.clustering.aas import AuthorityAscentShift
     from rpml.method.graph.neighbors import nearest_neighbors
-    from rpml.runtime.context import Progress
+    from rpml.runtime.context import Context, Progress
 
     check_table(output, force, console.json_output, [features])
     defaults = AuthorityAscentShift().get_params()
@@ -52,17 +52,16 @@ def run(
     aas.check_parameters()
     data = reading.open(features).load()
     n = len(data.values)
-    report = console.reporter()
+    context = Context(report=console.reporter())
     graph = nearest_neighbors(
         data.values,
         aas.n_neighbors,
         metric=aas.metric,
         method=aas.method,
-        progress=lambda share: report(Progress("neighbors", round(share * n), n)),
+        progress=lambda share: context.report(Progress("neighbors", round(share * n), n)),
     )
-    report(Progress("cluster", 0, 1))
-    labels = aas.fit_predict(graph)
-    report(Progress("cluster", 1, 1))
+    with context.reporting("cluster"):
+        labels = aas.fit_predict(graph)
     layout = Layout("label", ["label"], data.id_name if data.ids is not None else None, False)
     write_table(output, labels, layout, data.ids, force)
     counts = sorted(Counter(labels.tolist()).values(), reverse=True)

@@ -65,17 +65,14 @@ def run(
             files = embed(
                 fitted, rows, output, cluster, kind=kind, output=codes or "float", context=context
             )
-        fields = {"output": output, "rows": len(rows), "dim": size, "codes": codes}
-        fields["files"] = len(files)
-        text = (
-            f"{output}: {counted(len(rows), 'row')}, {counted(size, 'dimension')}, "
-            f"{counted(len(files), 'file')}"
-        )
+        written = len(rows)
     else:
         source = reading.open(features, keep=opt.parse_names(keep_columns) or ())
         fitted = check_features(fitted, source, model)
-        written = embed_file(fitted, source, output, force, context, codes or "float")
-        fields = {"output": output, "rows": written, "dim": size, "codes": codes}
-        text = f"{output}: {counted(written, 'row')}, {counted(size, 'dimension')}"
-        text = "" if output == "-" else text
-    console.result(fields, text)
+        written, files = embed_file(fitted, source, output, force, context, codes or "float"), []
+    fields = {"output": output, "rows": written, "dim": size, "codes": codes}
+    text = f"{output}: {counted(written, 'row')}, {counted(size, 'dimension')}"
+    if files:
+        fields["files"] = len(files)
+        text += f", {counted(len(files), 'file')}"
+    console.result(fields, "" if output == "-" else text)

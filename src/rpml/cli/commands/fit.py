@@ -169,7 +169,7 @@ def run(
     """
     from rpml.estimator import ResumableFit
     from rpml.io.features import open_features
-    from rpml.runtime.context import Progress
+    from rpml.runtime.context import Context
 
     on_dask = engine.on_dask(method.memory)
     opt.check_choice("--conflicts", supervision.conflicts, ("raise", "weight"))
@@ -198,10 +198,8 @@ def run(
             inputs["cluster"] = data.values.cluster  # type: ignore[attr-defined]
         else:
             source = open_features(features, read)
-            report = console.reporter()
-            report(Progress("read", 0, 1))
-            data = source.load()
-            report(Progress("read", 1, 1))
+            with Context(report=console.reporter()).reporting("read"):
+                data = source.load()
             n, d = data.values.shape
             console.note(
                 f"{data.name}: {counted(n, 'row')} of {counted(d, 'feature')}, {data.values.dtype}"
@@ -264,10 +262,9 @@ def outcome_fields(model: RPML, data: Features, inputs: Json, fields: Json) -> J
     known = as_nuisance(inputs.get("nuisance"), len(data.values))
     pairs = discounted_pairs(model, data.values, None if known is None else known.values)
     fields["separated"] = named_pairs(pairs, data.ids)
-    asked = (
-        {"discounted": separated_question(fields["separated"], data.ids is None)} if pairs else {}
-    )
-    return lines | asked
+    if pairs:
+        lines["discounted"] = separated_question(fields["separated"], data.ids is None)
+    return lines
 
 
 def estimate(features: str, model: RPML, read: ReadOptions, console: Console) -> None:

@@ -93,14 +93,11 @@ def load_model(path: str, dim: int | None = None) -> RPML:
     from rpml.estimator import RPML
 
     model = RPML.load(path)
-    if dim is not None:
-        size = len(model.components_)
-        if dim > size:
-            raise InputError(f"--dim {dim} is more than the {counted(size, 'component')} of {path}")
-        model.components_ = model.components_[:dim]
-        if dim < size:
-            model.product_codec_ = None  # it is of all components
-    return model
+    if dim is None:
+        return model
+    if dim > (size := len(model.components_)):
+        raise InputError(f"--dim {dim} is more than the {counted(size, 'component')} of {path}")
+    return model._first(dim)
 
 
 def check_table(output: str, force: bool, json_output: bool, inputs: Iterable[str | None]) -> None:

@@ -48,12 +48,8 @@ def _gains(measurements: Measurements) -> list[tuple[str, str, list[Cell]]]:
     reading = f"points that {name} has more; beyond chance if the interval excludes 0"
     lines = []
     for k in _COMPARED:
-        cells = [
-            Cell(signed(100 * gains[s.key][k].value), [bounds(gains[s.key][k])])
-            if s.key in gains
-            else Cell("")
-            for s in measurements.spaces
-        ]
+        found = [gains[s.key][k] if s.key in gains else None for s in measurements.spaces]
+        cells = [Cell(signed(100 * g.value), [bounds(g)]) if g else Cell("") for g in found]
         lines.append((f"Gain in Recall@{k}", reading, cells))
     return lines
 
