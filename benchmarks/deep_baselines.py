@@ -22,7 +22,6 @@ from rpml.deep.methods.base import (
     Batches,
     BatchIndices,
     FeatureBank,
-    Indices,
     Loss,
     LossSpec,
     Method,
@@ -33,7 +32,7 @@ from rpml.deep.methods.base import (
 )
 from rpml.evaluation.metrics import kmeans
 from rpml.method.graph.neighbors import nearest_neighbors
-from rpml.runtime.rows import sorted_sample, top_k
+from rpml.runtime.rows import Indices, sorted_sample, top_k
 
 CLUSTERS = 300  # k-means; a multiple of the number of classes, as DeepCluster advises
 INVARIANT_TEMPERATURE = 0.1

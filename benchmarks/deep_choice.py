@@ -27,7 +27,6 @@ from rpml.deep.methods.base import (
     Batches,
     BatchIndices,
     FeatureBank,
-    Indices,
     Loss,
     LossSpec,
     Method,
@@ -38,7 +37,7 @@ from rpml.deep.methods.base import (
     label_sampler,
 )
 from rpml.method.triplets.sampling import batch_sampler
-from rpml.runtime.rows import unit_rows
+from rpml.runtime.rows import Indices, unit_rows
 
 CROSS_FITTED = "sRPML, labels from other views"
 

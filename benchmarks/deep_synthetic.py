@@ -9,9 +9,10 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy, normalize, softplus
 
-from rpml.deep.methods.base import Batch, Indices, Loss, LossSpec, safe_mean, squared_distances
+from rpml.deep.methods.base import Batch, Loss, LossSpec, safe_mean, squared_distances
 from rpml.deep.methods.baselines import TRIPLET_MARGIN, pair_masks
 from rpml.method.triplets.sampling import mine_batch_triplets
+from rpml.runtime.rows import Indices
 
 MAX_TRIPLETS = 500
 DDML_THRESHOLD = 1.5  # tau: squared distances of unit rows lie in [0, 4]

@@ -17,6 +17,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from rpml.runtime.errors import InputError, explained, require
+from rpml.runtime.rows import Floats
 from rpml.vision.backbone import Convention, find_convention
 
 LITE0 = "efficientnet-lite0"
@@ -37,7 +38,7 @@ class Network:
     upper: nn.Sequential
     """Trained blocks, which end in a feature map (n, channels, height, width)."""
 
-    def trunk_maps(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def trunk_maps(self, images: NDArray[np.uint8]) -> Floats:
         """Return the output of the trunk for RGB bytes of shape (n, height, width, 3)."""
         with torch.inference_mode():
             # channels last takes half the time on a CPU

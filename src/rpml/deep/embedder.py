@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn.functional import normalize
 
-from rpml.deep.methods.base import Indices
 from rpml.estimator import RPML
 from rpml.evaluation.metrics.label_free import neighbor_overlap
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.context import Context, Progress
 from rpml.runtime.errors import InputError
-from rpml.runtime.rows import slices, unit_rows
+from rpml.runtime.rows import Floats, Indices, slices, unit_rows
 from rpml.vision.extract import Failure
 
 POOLINGS = ("mac", "average", "gem")
@@ -128,7 +127,7 @@ def descriptors(
     inputs: MultiViewDataset,
     view: int = 0,
     stage: Callable[[torch.Tensor], torch.Tensor] | None = None,
-) -> NDArray[np.float32]:
+) -> Floats:
     """Return the embedding of one view of every image, or the output of an earlier stage of it."""
     outputs = []
     with torch.inference_mode():
@@ -141,7 +140,7 @@ def descriptors(
 
 def frozen_descriptors(
     embedder: Embedder, inputs: MultiViewDataset, context: Context | None = None
-) -> NDArray[np.float32]:
+) -> Floats:
     """Return pooled descriptors of all views before training, (n_images, n_views, n_channels)."""
     context, views = context or Context(), []
     with context.reporting("frozen"):
@@ -155,7 +154,7 @@ def frozen_descriptors(
     return frozen
 
 
-def mean_features(embedder: Embedder, frozen: NDArray[np.floating]) -> NDArray[np.float32]:
+def mean_features(embedder: Embedder, frozen: NDArray[np.floating]) -> Floats:
     """Return whitened features of each image, averaged over its views; unit rows."""
     n, n_views, d = frozen.shape
     with torch.no_grad():

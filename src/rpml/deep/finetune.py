@@ -26,7 +26,7 @@ from rpml.deep.embedder import (
 )
 from rpml.deep.inputs import ImageSpec, open_inputs
 from rpml.deep.methods import METHODS, check_methods
-from rpml.deep.methods.base import Indices, Method
+from rpml.deep.methods.base import Method
 from rpml.deep.trainer import BUDGETS, Schedule, Trainer, paper_schedule
 from rpml.evaluation.protocol import scores_of
 from rpml.io.checkpoint import Checkpoint, ResumableRun, check_directory, fingerprint
@@ -35,7 +35,7 @@ from rpml.method.whitening.linear_map import identity
 from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.errors import InputError, require
 from rpml.runtime.files import atomic_output, check_apart, check_output
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, Floats, Indices
 from rpml.vision.backbone import find_sidecar
 from rpml.vision.extract import files_digest
 from rpml.vision.images import ImageFile, Views
@@ -80,7 +80,7 @@ def prepare(
     training: Training,
     folder: Path | None,
     context: Context,
-) -> tuple[Embedder, MultiViewDataset, NDArray[np.float32]]:
+) -> tuple[Embedder, MultiViewDataset, Floats]:
     """Return where every method starts: embedder, inputs and descriptors before training.
 
     The activations of the trunk, if any, are cached in `folder`, or in the context's checkpoint if

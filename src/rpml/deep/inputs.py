@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from rpml.deep.backbones import Network
 from rpml.deep.embedder import MultiViewDataset
-from rpml.deep.methods.base import Indices
 from rpml.io.checkpoint import Checkpoint, check_directory
 from rpml.runtime.context import Context, Progress
 from rpml.runtime.errors import InputError
-from rpml.runtime.rows import slices
+from rpml.runtime.rows import Indices, slices
 from rpml.runtime.threads import thread_count
 from rpml.vision.extract import Failure, Tile, describe_images, files_digest, nothing_left
 from rpml.vision.images import MAX_PIXELS, ImageError, ImageFile, Views, as_array, load_rgb

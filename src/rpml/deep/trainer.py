@@ -28,13 +28,12 @@ from rpml.deep.methods.base import (
     Batches,
     BatchIndices,
     FeatureBank,
-    Indices,
     LossSpec,
     Method,
 )
 from rpml.runtime.context import Arrays, Context, Json, Progress
 from rpml.runtime.errors import InputError, TrainingError
-from rpml.runtime.rows import unit_rows
+from rpml.runtime.rows import Indices, unit_rows
 from rpml.vision.extract import run_ahead
 
 logger = logging.getLogger(__name__)

@@ -36,7 +36,7 @@ from rpml.runtime.compiled import compiled
 from rpml.runtime.context import Context, data_digest
 from rpml.runtime.errors import InputError, WriteError, counted
 from rpml.runtime.files import locked
-from rpml.runtime.rows import Array, slices, sorted_sample
+from rpml.runtime.rows import Array, Indices, slices, sorted_sample
 
 KINDS = ("parquet", "npy")
 ATTEMPTS = 5  # rounds in which no worker could write
@@ -165,7 +165,7 @@ class LabeledRows(NamedTuple):
 
     values: Array
     codes: NDArray[np.int32]
-    rows: NDArray[np.intp]
+    rows: Indices
 
 
 def evaluate(
@@ -237,7 +237,7 @@ def _labeled(batches: Iterator[Batch], codes: NDArray[np.int32], start: int) -> 
     return LabeledRows(picked(batches, inside), codes[inside], inside + start)
 
 
-def _pick(part: LabeledRows, wanted: NDArray[np.intp]) -> Array:
+def _pick(part: LabeledRows, wanted: Indices) -> Array:
     return np.asarray(part.values[np.isin(part.rows, wanted)])
 
 

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.distributed.cluster import Cluster, Task
@@ -37,7 +37,7 @@ from rpml.method.whitening.linear_map import (
     spectrum_of,
 )
 from rpml.runtime.context import Context, Json, data_digest
-from rpml.runtime.rows import Array, common_scale, divided, divisor, float_dtype, unit_rows
+from rpml.runtime.rows import Array, Indices, common_scale, divided, divisor, float_dtype, unit_rows
 from rpml.runtime.threads import using_jobs
 
 logger = logging.getLogger(__name__)
@@ -210,7 +210,7 @@ class SampledRows:
     """Rows of which some have been read: X[rows] are those, as for an array of all rows."""
 
     values: Array
-    rows: NDArray[np.intp]
+    rows: Indices
     """Which rows they are, ascending."""
     shape: tuple[int, int]
 
@@ -221,7 +221,7 @@ class SampledRows:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, rows: NDArray[np.intp]) -> Array:
+    def __getitem__(self, rows: Indices) -> Array:
         return np.asarray(self.values[np.searchsorted(self.rows, rows)])
 
     def __repr__(self) -> str:
@@ -230,7 +230,7 @@ class SampledRows:
 
 
 def gather_rows(
-    rows: PartitionedRows, wanted: NDArray[np.intp], unit_norm: bool, context: Context
+    rows: PartitionedRows, wanted: Indices, unit_norm: bool, context: Context
 ) -> tuple[Array, Moments]:
     """Return the wanted rows, given in ascending order, and the moments of all (unit) rows.
 
@@ -242,7 +242,7 @@ def gather_rows(
         return arrays["values"], Moments(figures["n_rows"], arrays["mean"], arrays["products"])
     precision, cluster = float_dtype(rows), rows.cluster
 
-    def measure(chosen: NDArray[np.intp], dtype: Float) -> tuple[list[Task], Task]:
+    def measure(chosen: Indices, dtype: Float) -> tuple[list[Task], Task]:
         work = partial(_measured, rows.n_features, precision, unit_norm, dtype)
         tasks = rows.each(work, rows.positions(chosen))
         return tasks, cluster.total([cluster.item(task, 0) for task in tasks], combined)
@@ -264,7 +264,7 @@ def _measured(
     unit_norm: bool,
     dtype: Float,
     batches: Iterator[Batch],
-    wanted: NDArray[np.intp],
+    wanted: Indices,
 ) -> tuple[Moments, Array]:
     """Return the moments of a partition, from products in `dtype`, and the wanted rows of it."""
     total = Moments(0, np.zeros(width), np.zeros((width, width)))

@@ -40,7 +40,7 @@ from rpml.io.features.source import (
 )
 from rpml.runtime.context import Context
 from rpml.runtime.errors import InputError, explained, first_line
-from rpml.runtime.rows import Array, as_matrix, float_dtype
+from rpml.runtime.rows import Array, Indices, as_matrix, float_dtype
 
 if TYPE_CHECKING:
     import dask.array
@@ -86,11 +86,11 @@ class PartitionedRows:
     def shape(self) -> tuple[int, int]:
         return len(self), self.n_features
 
-    def __getitem__(self, rows: NDArray[np.intp]) -> Array:
+    def __getitem__(self, rows: Indices) -> Array:
         """Read rows by number, in ascending order, as of an array."""
         return self.read(rows, Context())
 
-    def read(self, rows: NDArray[np.intp], context: Context) -> Array:
+    def read(self, rows: Indices, context: Context) -> Array:
         """Read rows by number, in ascending order, and report how far that is."""
         tasks = self.each(picked, self.positions(rows))
         self.cluster.wait(tasks, context, "read")
@@ -98,7 +98,7 @@ class PartitionedRows:
         values = np.concatenate([part for part in parts if len(part)])
         return values.astype(float_dtype(self), copy=False)
 
-    def positions(self, wanted: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+    def positions(self, wanted: Indices) -> list[Indices]:
         """Return the wanted rows of each partition, by their position there."""
         parts = np.split(wanted, np.searchsorted(wanted, self.edges[1:-1]))
         return [part - start for part, start in zip(parts, self.edges[:-1], strict=True)]

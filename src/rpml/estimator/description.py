@@ -16,7 +16,7 @@ from rpml.method.calibration import expected_gain
 from rpml.method.graph.heaps import nearest_others
 from rpml.runtime.context import data_digest
 from rpml.runtime.errors import counted
-from rpml.runtime.rows import Array, sorted_sample, unit_rows
+from rpml.runtime.rows import Array, Indices, sorted_sample, unit_rows
 
 if TYPE_CHECKING:
     from rpml.estimator.embedding import Embedding
@@ -187,7 +187,7 @@ def decisions(model: RPML) -> dict[str, str]:
 
 
 def separated_pairs(
-    X: Array, Z: Array, rows: NDArray[np.intp], values: NDArray[np.generic] | None = None
+    X: Array, Z: Array, rows: Indices, values: NDArray[np.generic] | None = None
 ) -> list[Pair]:
     """Return the most similar of some rows X that were nearest neighbors and are not near in Z.
 

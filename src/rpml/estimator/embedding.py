@@ -32,7 +32,18 @@ from rpml.method.settings import FitSettings
 from rpml.method.whitening.evidence import ScatterChoice
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.errors import InputError, counted
-from rpml.runtime.rows import Array, Labels, as_matrix, check_rows, float_dtype, sorted_sample
+from rpml.runtime.rows import (
+    Array,
+    Floats,
+    Indices,
+    Integers,
+    Labels,
+    Mask,
+    as_matrix,
+    check_rows,
+    float_dtype,
+    sorted_sample,
+)
 from rpml.runtime.threads import using_jobs
 
 OLDER = ", being from an older rpml: fit it again."
@@ -55,10 +66,10 @@ class Embedding(FitSettings):
     message_: str
     drift_: float
     labels_: Labels
-    labeled_mask_: NDArray[np.bool_]
+    labeled_mask_: Mask
     exemplars_: Exemplars
     exemplar_vectors_: Array
-    triplets_: NDArray[np.integer]
+    triplets_: Integers
     triplet_weights_: Array
     triplet_probabilities_: Array
     theta_: Array | None
@@ -200,7 +211,7 @@ class Embedding(FitSettings):
         return make_codec(output, size, self.code_ranges_, self.product_codec_, self.normalize)
 
     @property
-    def codebooks_(self) -> NDArray[np.float32] | None:
+    def codebooks_(self) -> Floats | None:
         """The centroids of ``output="pq"``: (n_bytes, 256, axes per byte), the layout of faiss."""
         return None if self.product_codec_ is None else self.product_codec_.centroids
 
@@ -270,7 +281,7 @@ class Embedding(FitSettings):
         model.n_samples_ = 0
         return model
 
-    def predict(self, X: ArrayLike) -> NDArray[np.intp]:
+    def predict(self, X: ArrayLike) -> Indices:
         """Predict the labels of new rows, as in `labels_`: that of the nearest exemplar.
 
         If the fit made no clusters, a sample of its rows is clustered now.
@@ -309,7 +320,7 @@ class Embedding(FitSettings):
             f"--keep-exemplars (in Python exemplars=True), or {otherwise}."
         )
 
-    def suggest_labels(self, n: int = 10, X: ArrayLike | None = None) -> NDArray[np.intp]:
+    def suggest_labels(self, n: int = 10, X: ArrayLike | None = None) -> Indices:
         """Suggest rows to label next, most informative first, as indices of training rows.
 
         These are rows in dense regions, far from every labeled row and from each other.

@@ -23,7 +23,7 @@ from rpml.method.whitening.evidence import ScatterChoice
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.context import Json, plain_text
 from rpml.runtime.errors import ModelFormatError, WeightCollapseWarning, counted, one_line
-from rpml.runtime.rows import Array, unit_rows
+from rpml.runtime.rows import Array, Indices, unit_rows
 
 if TYPE_CHECKING:
     from rpml.estimator.embedding import Embedding
@@ -48,7 +48,7 @@ def set_fitted(
     model: Embedding,
     result: FitResult,
     n: int,
-    take: Callable[[NDArray[np.intp]], Array],
+    take: Callable[[Indices], Array],
     drift: float = 0.0,
 ) -> None:
     """Set the attributes of a fit on n rows, of which `take` returns some."""

@@ -24,7 +24,7 @@ from rpml.method.whitening.groups import drop_singles, no_groups
 from rpml.method.whitening.nuisance import Nuisance
 from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError, counted
-from rpml.runtime.rows import Array, Labels, as_matrix, check_finite, float_dtype
+from rpml.runtime.rows import Array, Indices, Labels, as_matrix, check_finite, float_dtype
 
 MAX_CATEGORIES = 20  # distinct numbers up to which floats are categories
 NUMBER_BINS = 4  # of a number, to tell rows of other values
@@ -88,7 +88,7 @@ def known_subset(known: Json, rows: NDArray[np.generic]) -> Json:
     return {k: value[rows] if k == "nuisance" else value for k, value in known.items()}
 
 
-def nuisance_values(known: Json, n: int) -> NDArray[np.intp] | None:
+def nuisance_values(known: Json, n: int) -> Indices | None:
     """Return the value of all columns of the nuisance of n rows, -1 where unknown."""
     nuisance = as_nuisance(known.get("nuisance"), n)
     return None if nuisance is None else nuisance.values
@@ -156,7 +156,7 @@ def _as_column(name: str, values: NDArray[Any], n: int) -> NDArray[Any]:
     return codes
 
 
-def _binned(column: NDArray[np.floating]) -> NDArray[np.intp]:
+def _binned(column: NDArray[np.floating]) -> Indices:
     """Return the quarter of the numbers that each is in, -1 where there is none."""
     known = np.isfinite(column)
     edges = np.quantile(column[known], np.arange(1, NUMBER_BINS) / NUMBER_BINS)
@@ -290,7 +290,7 @@ def as_classes(y: ArrayLike | None, n: int) -> Labels | None:
     return labels
 
 
-def as_groups(groups: ArrayLike | None, n: int) -> NDArray[np.intp]:
+def as_groups(groups: ArrayLike | None, n: int) -> Indices:
     """Return groups of n rows as numbers; -1 for none, and for a group of a single row."""
     if groups is None:
         return no_groups(n)
@@ -300,7 +300,7 @@ def as_groups(groups: ArrayLike | None, n: int) -> NDArray[np.intp]:
     return shared
 
 
-def as_pairs(pairs: ArrayLike | None, n: int) -> NDArray[np.intp] | None:
+def as_pairs(pairs: ArrayLike | None, n: int) -> Indices | None:
     """Return unique pairs of the n rows; None if there are none."""
     if pairs is None or (values := np.asarray(pairs)).size == 0:
         return None
@@ -324,7 +324,7 @@ def as_pairs(pairs: ArrayLike | None, n: int) -> NDArray[np.intp] | None:
     return unique
 
 
-def read_pairs(path: str | Path, data: Features) -> NDArray[np.intp] | None:
+def read_pairs(path: str | Path, data: Features) -> Indices | None:
     """Read the argument `pairs` of `RPML.fit` from a file; errors name the line."""
     links, lines = read_links(path, 2, len(data.values), data.ids, weighted=False)
     try:

@@ -34,7 +34,7 @@ from rpml.runtime.context import Json
 from rpml.runtime.errors import counted, one_line, require, text_table
 from rpml.runtime.files import atomic_output
 from rpml.runtime.intervals import Interval, bounded, interval, paired
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, Indices, Integers, Mask
 
 if TYPE_CHECKING:
     import pandas
@@ -157,11 +157,11 @@ class Split:
     y_test: Array | None
     known: Json | None = None
     """The arguments nuisance and queries of `RPML.fit`, of the training rows."""
-    values_test: NDArray[np.intp] | None = None
+    values_test: Indices | None = None
     """(n_test,) value of the nuisance, -1 where unknown."""
 
     @cached_property
-    def near(self) -> NDArray[np.integer]:
+    def near(self) -> Integers:
         """The nearest test rows of each test row by the raw vectors."""
         return nearest_test_rows(self.X_test)
 
@@ -193,7 +193,7 @@ def make_split(
     return Split(X[chosen], labels[chosen], X[~chosen], labels[~chosen], *more)
 
 
-def _default_split(n: int, labels: NDArray[np.generic] | None) -> NDArray[np.bool_]:
+def _default_split(n: int, labels: NDArray[np.generic] | None) -> Mask:
     if labels is None:
         return np.isin(np.arange(n), np.random.default_rng(0).permutation(n)[: n // 2])
     classes = np.unique(labels)
@@ -237,7 +237,7 @@ def _fitted(split: Split, method: Method, dim: int, seed: int) -> tuple[Cell, Ar
     return cell, Z
 
 
-def nearest_test_rows(Z: Array) -> NDArray[np.integer]:
+def nearest_test_rows(Z: Array) -> Integers:
     return nearest_neighbors(Z, min(NEAREST, len(Z) - 1), metric="cosine").indices
 
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import check_random_state
@@ -23,7 +22,7 @@ from rpml.method.clustering.pseudo_labels import as_clusterer, pseudo_labels
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.intervals import Interval, interval
-from rpml.runtime.rows import Array, RandomState, check_rows, unit_rows
+from rpml.runtime.rows import Array, Indices, Integers, RandomState, check_rows, unit_rows
 
 DIAGNOSED_ROWS = 5000
 HALVINGS = 3
@@ -133,7 +132,7 @@ def diagnose(
     return Diagnostics(diagnostics)
 
 
-def of_clusters(labels: NDArray[np.integer]) -> tuple[Diagnostic, ...]:
+def of_clusters(labels: Integers) -> tuple[Diagnostic, ...]:
     """Return number and size of the clusters, and the share of single rows."""
     sizes = np.unique(labels[labels >= 0], return_counts=True)[1]
     n, together = max(1, len(labels)), sizes[sizes > 1]
@@ -169,7 +168,7 @@ def of_stability(model: RPML, X: Array, rng: np.random.Generator) -> Diagnostic:
     return _diagnostic("stability", value, shown, value < 0.1)
 
 
-def _labels(model: RPML, Z: Array) -> NDArray[np.intp]:
+def _labels(model: RPML, Z: Array) -> Indices:
     clusterer = as_clusterer(model.clustering, min(model.n_neighbors, len(Z) - 1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit has warned already

@@ -32,7 +32,7 @@ from rpml.io.features.numpy_files import NpzFile
 from rpml.io.features.reading import check_readable
 from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.errors import InputError, one_line
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, Mask
 
 READERS: dict[str, Callable[[str], ImageSet]] = {
     "cub": read_cub,
@@ -79,7 +79,7 @@ class Descriptors:
 
     X: Array
     labels: NDArray[np.generic]
-    train: NDArray[np.bool_]
+    train: Mask
     origin: Json
     ks: tuple[int, ...] = KS
     images: tuple[Path, ...] | None = None

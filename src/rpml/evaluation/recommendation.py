@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from rpml.estimator import RPML
@@ -43,7 +43,7 @@ from rpml.method.whitening.linear_map import principal_axes
 from rpml.method.whitening.neighborhoods import columns, mean_log_ranks, projected, random_halves
 from rpml.runtime.context import Json
 from rpml.runtime.intervals import Interval, mean_interval
-from rpml.runtime.rows import Array, RandomState, sorted_sample, to_common_scale
+from rpml.runtime.rows import Array, Indices, RandomState, sorted_sample, to_common_scale
 from rpml.runtime.threads import single_blas_thread
 
 CANDIDATES = (*PCA_FAMILY, "rpml")
@@ -143,7 +143,7 @@ def recommend_fitted(
     return _recommend(X, n_components, methods, random_state, known, gain)[0]
 
 
-def _sample(X: Array) -> NDArray[np.intp]:
+def _sample(X: Array) -> Indices:
     return sorted_sample(len(X), ADVISED_ROWS, np.random.default_rng(0))
 
 

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from typing import ClassVar, Protocol, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import ConvergenceWarning
@@ -26,7 +26,15 @@ from sklearn.utils.validation import check_is_fitted
 from rpml.estimator import RPML
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum, principal_axes, whitening
 from rpml.runtime.errors import InputError, one_line
-from rpml.runtime.rows import Array, RandomState, check_rows, check_varied, sorted_sample, unit_rows
+from rpml.runtime.rows import (
+    Array,
+    Indices,
+    RandomState,
+    check_rows,
+    check_varied,
+    sorted_sample,
+    unit_rows,
+)
 
 DESCRIPTOR_AXES = 512  # of the paper's descriptors
 LDA_SHRINKAGE = 0.3  # share of the scatter within classes that an identity replaces
@@ -106,10 +114,10 @@ class LinearBaseline(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self.map_.apply(check_rows(self, X, reset=False))
 
     @abstractmethod
-    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
+    def _learn(self, X: Array, y: Indices | None) -> Preprocessing:
         """Learn the map; y are classes from 0, or None."""
 
-    def _classes(self, X: Array, y: ArrayLike | None) -> NDArray[np.intp]:
+    def _classes(self, X: Array, y: ArrayLike | None) -> Indices:
         name = type(self).__name__
         if y is None:
             raise ValueError(f"{name} requires y to be passed, but the target y is None")
@@ -153,7 +161,7 @@ class Truncation(LinearBaseline):
     def __init__(self, n_components: int | None = 2) -> None:
         self.n_components = n_components
 
-    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
+    def _learn(self, X: Array, y: Indices | None) -> Preprocessing:
         d = X.shape[1]
         wanted = d if self.n_components is None else self.n_components
         size = checked_size(wanted, d, "truncation", "the number of features")
@@ -167,7 +175,7 @@ class RandomProjection(LinearBaseline):
         self.n_components = n_components
         self.random_state = random_state
 
-    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
+    def _learn(self, X: Array, y: Indices | None) -> Preprocessing:
         d = X.shape[1]
         size = checked_size(self.n_components, d, "a random projection", "the number of features")
         draws = check_random_state(self.random_state).standard_normal((d, size))
@@ -185,7 +193,7 @@ class PCA(LinearBaseline):
         self.n_components = n_components
         self.exponent = exponent
 
-    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
+    def _learn(self, X: Array, y: Indices | None) -> Preprocessing:
         if self.n_components is None:
             spectrum, size = principal_axes(X, unit_input=True), DESCRIPTOR_AXES
         else:
@@ -201,7 +209,7 @@ class LDA(LinearBaseline):
     def __init__(self, n_components: int = 1) -> None:
         self.n_components = n_components
 
-    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
+    def _learn(self, X: Array, y: Indices | None) -> Preprocessing:
         assert y is not None
         size = checked_size(self.n_components, X.shape[1], "LDA", "the number of features")
         rows = unit_rows(np.asarray(X, np.float64))
@@ -225,7 +233,7 @@ class NCA(LinearBaseline):
         self.n_components = n_components
         self.random_state = random_state
 
-    def _learn(self, X: Array, y: NDArray[np.intp] | None) -> Preprocessing:
+    def _learn(self, X: Array, y: Indices | None) -> Preprocessing:
         assert y is not None
         spectrum, size = checked_axes(X, self.n_components, "NCA")
         n_axes = min(len(spectrum.variances), max(size, NCA_AXES))

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.pseudo_labels import (
@@ -47,7 +46,7 @@ from rpml.method.whitening.groups import Groups, group_means, no_groups, represe
 from rpml.method.whitening.neighborhoods import shrinkage_share
 from rpml.method.whitening.nuisance import Nuisance, comparable_rows, cross_triplets
 from rpml.runtime.context import Context, LoopState, Progress
-from rpml.runtime.rows import Array, Labels, sorted_sample
+from rpml.runtime.rows import Array, Indices, Labels, sorted_sample
 from rpml.runtime.threads import single_blas_thread
 
 
@@ -312,7 +311,7 @@ class Stages:
         share = shrinkage_share(whitening.preprocessing, whitening.choice, L)
         return prefix_order(problem.X, L, problem.triplets, self.settings.alpha, share)
 
-    def sample(self, X: Array) -> tuple[NDArray[np.intp], Array]:
+    def sample(self, X: Array) -> tuple[Indices, Array]:
         """Return a sample of the rows, by which codes and similarities are calibrated."""
         rows = sorted_sample(len(X), SAMPLE_ROWS, self.context.rng("sample"))
         return rows, X[rows]
@@ -329,7 +328,7 @@ def supervised_labels(inputs: FitInputs) -> list[Labels]:
     return sources
 
 
-def _instances(Z: Array, groups: Groups) -> tuple[Array, NDArray[np.intp]]:
+def _instances(Z: Array, groups: Groups) -> tuple[Array, Indices]:
     """Return one row per instance, the mean of a group or a single row, and each row's instance."""
     first, instance_of_row = representatives(groups)
     if len(first) == len(Z):

@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.method.clustering.pseudo_labels import Exemplars
 from rpml.method.knowledge.constraints import Supervision
@@ -18,7 +17,7 @@ from rpml.method.whitening.groups import Groups, drop_singles, sample_rows
 from rpml.method.whitening.neighborhoods import n_leading_axes
 from rpml.method.whitening.nuisance import Nuisance
 from rpml.runtime.context import WORKING_MEMORY, Progress
-from rpml.runtime.rows import Array, Labels, RandomState, divided
+from rpml.runtime.rows import Array, Indices, Integers, Labels, Mask, RandomState, divided
 from rpml.runtime.threads import SUM_CHUNKS, thread_count
 
 BASE_MEMORY = 300 * 2**20  # the interpreter with numpy, scipy, scikit-learn and compiled kernels
@@ -69,7 +68,7 @@ class FitInputs:
     groups: Groups  # (n,) rows with the same number >= 0 show the same instance
     supervision: Supervision | None = None  # classes and constraints
     whitening: Whitening | None = None  # the whitening to use; chosen if None
-    pairs: NDArray[np.intp] | None = None  # (m, 2) rows that probably belong together
+    pairs: Indices | None = None  # (m, 2) rows that probably belong together
     nuisance: Nuisance | None = None  # what is known of the rows and does not matter
     queries: Array | None = None  # (m, d) unlabeled queries, for which the rows are the documents
     continues: bool = False  # whether an update continues an earlier fit, whose supervision this is
@@ -86,19 +85,19 @@ class FitInputs:
         return None if self.supervision is None else self.supervision.labels
 
     @property
-    def labeled_mask(self) -> NDArray[np.bool_]:
+    def labeled_mask(self) -> Mask:
         if self.supervision is None:
             return np.zeros(len(self.groups), bool)
         return self.supervision.is_classed()
 
-    def sample(self, limit: int | None, rng: np.random.Generator) -> NDArray[np.intp] | None:
+    def sample(self, limit: int | None, rng: np.random.Generator) -> Indices | None:
         """Draw about `limit` rows, including all that supervision mentions; None means all rows."""
         if limit is None or len(self.groups) <= limit:
             return None
         rows = sample_rows(self.groups, limit, rng)
         return rows if self.supervision is None else np.union1d(rows, self.supervision.mentioned())
 
-    def subset(self, rows: NDArray[np.intp], whitening: Whitening) -> FitInputs:
+    def subset(self, rows: Indices, whitening: Whitening) -> FitInputs:
         """Return the inputs of a subset of the rows, whose whitening is given."""
         subset = None if self.supervision is None else self.supervision.subset(rows)
         nuisance = None if self.nuisance is None else self.nuisance.subset(rows)
@@ -125,10 +124,10 @@ class Clusters:
 
     labels: Labels
     exemplars: Exemplars
-    labeled_mask: NDArray[np.bool_]  # (n,) rows whose class was given
+    labeled_mask: Mask  # (n,) rows whose class was given
     n_classes: int  # labels below it are given classes
 
-    def among(self, rows: NDArray[np.intp], n: int) -> Clusters:
+    def among(self, rows: Indices, n: int) -> Clusters:
         """Return the clusters of n rows, of which only `rows` were clustered."""
         labels, mask = np.full(n, -1, self.labels.dtype), np.zeros(n, bool)
         labels[rows], mask[rows] = self.labels, self.labeled_mask
@@ -140,7 +139,7 @@ class Clusters:
 class Training:
     """The triplets and how the solver ended."""
 
-    triplets: NDArray[np.integer]
+    triplets: Integers
     weights: Array
     probabilities: Array
     optimum: OptimizeResult
@@ -156,7 +155,7 @@ class FitResult:
 
     whitening: Whitening
     L: Array
-    sampled: NDArray[np.intp]  # (m,) a random sample of the training rows, or all of them
+    sampled: Indices  # (m,) a random sample of the training rows, or all of them
     sample: Array  # (m, l) their projections
     message: str  # why the solver ended, or why nothing was trained
     clusters: Clusters | None = None  # None if nothing asked for them
@@ -167,7 +166,7 @@ class FitResult:
         applied = self.whitening.preprocessing.for_rows_times(scale)
         return replace(self, whitening=replace(self.whitening, preprocessing=applied))
 
-    def among(self, rows: NDArray[np.intp], n: int) -> Self:
+    def among(self, rows: Indices, n: int) -> Self:
         """Return the result in terms of all n rows, of which `rows` were trained on."""
         result = replace(self, sampled=rows[self.sampled])
         if self.clusters is not None:

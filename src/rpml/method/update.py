@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.method.clustering.pseudo_labels import Exemplars, is_array
 from rpml.method.knowledge.constraints import Supervision
@@ -21,7 +20,7 @@ from rpml.method.settings import Clusters, FitInputs, FitResult, FitSettings
 from rpml.method.whitening.choice import Whitening
 from rpml.method.whitening.groups import no_groups
 from rpml.runtime.context import Context
-from rpml.runtime.rows import Array, to_common_scale, unit_rows
+from rpml.runtime.rows import Array, Indices, to_common_scale, unit_rows
 from rpml.runtime.threads import single_blas_thread
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def update(
     return result.of_rows_times(scale), read, drift
 
 
-def sample_old(n_old: int, n_new: int, rng: np.random.Generator) -> NDArray[np.intp]:
+def sample_old(n_old: int, n_new: int, rng: np.random.Generator) -> Indices:
     """Sample old rows in proportion to the new ones, which then determine the cost."""
     most = max(MIN_OLD, OLD_SHARE * n_new)
     return np.sort(rng.permutation(n_old)[:most])

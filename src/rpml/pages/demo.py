@@ -28,7 +28,7 @@ from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.figures import retrieval_figure
 from rpml.runtime.context import Json
 from rpml.runtime.errors import MissingExtraError, counted, text_table
-from rpml.runtime.rows import Array, unit_rows
+from rpml.runtime.rows import Array, Integers, unit_rows
 
 logger = logging.getLogger(__name__)
 
@@ -177,7 +177,7 @@ def demonstrate_code(folder: Path, seed: int, note: Note) -> Json:
     return {"measured": rows, "verdict": verdict, "examples": examples, "ndcg": ndcg}
 
 
-def _listing(found: Mapping[str, NDArray[np.integer]], programs: Solutions) -> list[str]:
+def _listing(found: Mapping[str, Integers], programs: Solutions) -> list[str]:
     """Return a line per method: the problems and languages of the rows it found."""
     width, shown = max(map(len, found)), {}
     for name, rows in found.items():

@@ -21,7 +21,7 @@ from rpml.pages.items import retrieval_queries
 from rpml.pages.layout import grid_order, linked_maps
 from rpml.runtime.errors import InputError, require
 from rpml.runtime.files import atomic_outputs
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, Indices
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,8 +45,8 @@ _CHARACTER = 0.58  # width of a character relative to the font size
 def retrieval_figure(
     read: Callable[[Sequence[int]], NDArray[np.generic]],
     classes: NDArray[np.generic],
-    queries: NDArray[np.intp],
-    nearest: Mapping[str, NDArray[np.intp]],
+    queries: Indices,
+    nearest: Mapping[str, Indices],
     width: float = 7.0,
 ) -> Figure:
     """Draw queries, one per line, and their nearest rows by each embedding side by side.
@@ -147,7 +147,7 @@ def map_figure(
     return figure
 
 
-def _groups(labels: NDArray[np.generic] | None, n: int) -> dict[str, tuple[int, NDArray[np.intp]]]:
+def _groups(labels: NDArray[np.generic] | None, n: int) -> dict[str, tuple[int, Indices]]:
     """Return rank and rows of the largest classes, of the others and of unlabeled rows, by name."""
     if labels is None:
         return {"items": (0, np.arange(n))}

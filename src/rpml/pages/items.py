@@ -23,7 +23,7 @@ from rpml.io.features.reading import check_readable
 from rpml.io.features.source import Features
 from rpml.io.features.text_files import read_column, text_lines
 from rpml.runtime.errors import InputError, counted
-from rpml.runtime.rows import Array, Labels
+from rpml.runtime.rows import Array, Indices, Integers, Labels, Mask
 
 if TYPE_CHECKING:
     from rpml.vision.images import ImageFile
@@ -68,7 +68,7 @@ class Items:
         return [", ".join(row) if all(row) else "" for row in rows]
 
     @property
-    def labeled_mask(self) -> NDArray[np.bool_]:
+    def labeled_mask(self) -> Mask:
         if self.labels is None:
             return np.zeros(len(self), np.bool_)
         return np.array([label is not None for label in self.labels], np.bool_)
@@ -236,7 +236,7 @@ def fitted_on(model: RPML, X: Array) -> bool:
     return bool(np.allclose(rows, model.exemplar_vectors_, rtol=1e-3, atol=1e-6))
 
 
-def clusters_of(model: RPML, X: Array, rows: NDArray[np.intp] | None = None) -> Labels | None:
+def clusters_of(model: RPML, X: Array, rows: Indices | None = None) -> Labels | None:
     """Return the clusters of X: those of the fit if X are its rows, or their own if it made none.
 
     Their own are only of some `rows`, if given. None if the model has clusters, but of other rows.
@@ -250,8 +250,8 @@ def clusters_of(model: RPML, X: Array, rows: NDArray[np.intp] | None = None) -> 
 
 
 def retrieval_queries(
-    nearest: NDArray[np.integer], labels: NDArray[np.generic], count: int
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    nearest: Integers, labels: NDArray[np.generic], count: int
+) -> tuple[Indices, Indices]:
     """Return up to `count` queries with mostly right `nearest` rows, and as many with wrong ones.
 
     Each class has at most one query, the first that qualifies, and the queries are spread evenly
@@ -261,7 +261,7 @@ def retrieval_queries(
     right = (codes[nearest] == codes[:, None]).mean(axis=1)
     able = sizes[codes] - 1 > nearest.shape[1] / 2
 
-    def spread(wanted: NDArray[np.bool_]) -> NDArray[np.intp]:
+    def spread(wanted: Mask) -> Indices:
         rows = np.flatnonzero(wanted & able)
         firsts = rows[np.unique(codes[rows], return_index=True)[1]]
         places = np.linspace(0, len(firsts) - 1, min(count, len(firsts)))

@@ -14,7 +14,7 @@ from scipy.optimize import linear_sum_assignment
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
 from rpml.runtime.compiled import compiled
-from rpml.runtime.rows import Array, slices, sorted_sample, unit_rows
+from rpml.runtime.rows import Array, Floats, Indices, slices, sorted_sample, unit_rows
 
 N_NEGATIVES = 5  # repulsions per attraction
 _A, _B = 1.577, 0.895  # the curve of UMAP for min_dist = 0.1
@@ -63,7 +63,7 @@ def _run_forces(
                 _move(P, heads[e], rng.integers(0, P.shape[0]), rate, False)
 
 
-Points = NDArray[np.float32]
+Points = Floats
 MAX_ROWS = 12_000  # rows that are all laid out by forces
 LANDMARKS = 6_000  # rows laid out by forces if there are more; the others are interpolated
 _NEIGHBORS, _EPOCHS = 15, 200
@@ -116,7 +116,7 @@ def layout_note(n: int) -> str:
     )
 
 
-def principal_plane(rows: NDArray[np.float32]) -> NDArray[np.float64]:
+def principal_plane(rows: Floats) -> NDArray[np.float64]:
     centered = rows - rows.mean(axis=0)
     _, axes = np.linalg.eigh(np.asarray(centered.T @ centered, np.float64))
     plane = axes[:, :-3:-1]
@@ -124,7 +124,7 @@ def principal_plane(rows: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def _forces(
-    rows: NDArray[np.float32], points: NDArray[np.float64], rng: np.random.Generator
+    rows: Floats, points: NDArray[np.float64], rng: np.random.Generator
 ) -> NDArray[np.float64]:
     k = min(_NEIGHBORS, len(rows) - 1)
     edges = _memberships(nearest_neighbors(rows, k, metric="cosine", method="exact")).tocoo()
@@ -150,8 +150,8 @@ def _memberships(neighbors: Neighbors) -> sparse.csr_matrix:
 
 def _interpolate(
     Z: Array,
-    chosen: NDArray[np.intp],
-    rows: NDArray[np.float32],
+    chosen: Indices,
+    rows: Floats,
     placed: NDArray[np.float64],
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
@@ -180,7 +180,7 @@ def _in_square(points: NDArray[np.float64]) -> Points:
 
 def grid_order(
     points: NDArray[np.floating], most: int, rng: np.random.Generator
-) -> tuple[NDArray[np.intp], int]:
+) -> tuple[Indices, int]:
     """Arrange a sample of points on the largest square grid they fill, at most `most` per side.
 
     Returns their rows, row by row from the top left, and the side. `points` are in the unit square,

@@ -10,7 +10,11 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from rpml.runtime.errors import counted
 
 Array = NDArray[np.floating]
-Labels = NDArray[np.intp]
+Floats = NDArray[np.float32]
+Integers = NDArray[np.integer]
+Indices = NDArray[np.intp]
+Labels = Indices
+Mask = NDArray[np.bool_]
 RandomState = int | np.random.RandomState | None
 BLOCK_BYTES = 64 * 2**20
 TOP_K_SAMPLE = 4096
@@ -108,14 +112,14 @@ def divided(X: Array, scale: float) -> Array:
     return rows
 
 
-def sorted_sample(n: int, size: int, rng: np.random.Generator) -> NDArray[np.intp]:
+def sorted_sample(n: int, size: int, rng: np.random.Generator) -> Indices:
     """Draw up to `size` of the rows 0 .. n - 1 without replacement, in ascending order."""
     if n <= size:
         return np.arange(n)
     return np.sort(rng.choice(n, size, replace=False))
 
 
-def top_k(scores: Array, k: int) -> NDArray[np.intp]:
+def top_k(scores: Array, k: int) -> Indices:
     """Return the positions of the k largest scores, largest first; ties in order of position.
 
     Long arrays are thinned first: a threshold from an evenly spaced sample leaves far fewer
@@ -139,7 +143,7 @@ def top_k(scores: Array, k: int) -> NDArray[np.intp]:
     return np.asarray(candidates[np.argsort(-values, kind="stable")][:k], np.intp)
 
 
-def top_columns(scores: Array, k: int) -> NDArray[np.intp]:
+def top_columns(scores: Array, k: int) -> Indices:
     """Return the columns of the k largest scores of each row, largest first, as (n, k)."""
     k = min(k, scores.shape[1])
     top = np.argpartition(-scores, k - 1, axis=1)[:, :k]

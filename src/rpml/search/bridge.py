@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils import check_array
 
 from rpml.estimator import RPML
@@ -13,7 +13,7 @@ from rpml.estimator.fitted import calibrate, rebuild_model
 from rpml.method.graph.heaps import nearest_rows
 from rpml.runtime.errors import counted
 from rpml.runtime.intervals import Interval, interval
-from rpml.runtime.rows import Array, as_matrix, sorted_sample, unit_rows
+from rpml.runtime.rows import Array, Indices, as_matrix, sorted_sample, unit_rows
 
 PENALTIES = (None, 1e-3, 1e-2, 1e-1, 1.0)  # None: orthogonal
 MIN_PAIRS, MAX_PAIRS, MAX_HELD_OUT = 20, 20_000, 1000
@@ -116,7 +116,7 @@ def _fit(X: Array, Y: Array, penalty: float | None) -> Array:
     return np.asarray(np.linalg.solve(moments + ridge * np.eye(len(moments)), X.T @ Y))
 
 
-def _neighbors_kept(queries: Array, rows: Array, Y: Array, own: NDArray[np.intp]) -> Array:
+def _neighbors_kept(queries: Array, rows: Array, Y: Array, own: Indices) -> Array:
     """Return the share of the nearest rows of Y[own] in Y that each query also has in `rows`."""
     neighbors, expected = (
         nearest_rows(unit_rows(asked), among, NEAREST, own=own)[1]

@@ -21,7 +21,7 @@ from rpml.method.calibration import SCALE_ROWS, SimilarityScale
 from rpml.method.codes import Codes
 from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError, ModelFormatError, counted
-from rpml.runtime.rows import BLOCK_BYTES, as_matrix, slices
+from rpml.runtime.rows import BLOCK_BYTES, Floats, Indices, Mask, as_matrix, slices
 from rpml.runtime.schema import ArraySpec, Number, Schema
 from rpml.search.scan import MIN_CHUNK, CodeScan, RecallProbe
 
@@ -37,14 +37,12 @@ SCHEMA = Schema(
     },
     metadata={"model": {}, "output": str, "rescore": (None, str), "recall": (None, Number(0, 1))},
 )
-Floats = NDArray[np.float32]
-Rows = NDArray[np.intp]
 
 
 class Hits(NamedTuple):
     """The results of each query, best first."""
 
-    scores: NDArray[np.float32]
+    scores: Floats
     """(n_queries, k) dot products of query and decoded row: cosine similarities, in [-1, 1]."""
     ids: NDArray[np.generic]
     """(n_queries, k) ids passed to `add`, or row numbers."""
@@ -233,8 +231,8 @@ class Index:
         return Hits(scores, self.ids[rows])
 
     def _ranked(
-        self, queries: Floats, k: int, mask: NDArray[np.bool_] | None, oversample: int
-    ) -> tuple[Floats, Rows]:
+        self, queries: Floats, k: int, mask: Mask | None, oversample: int
+    ) -> tuple[Floats, Indices]:
         """Return scores and rows of the best, rescored if there are finer codes."""
         allowed = len(self) if mask is None else int(mask.sum())
         k = min(k, allowed)

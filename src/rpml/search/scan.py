@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rpml.method.codes import Codec, Codes
 from rpml.runtime.compiled import VECTORIZED, compiled
-from rpml.runtime.rows import top_columns, top_k
+from rpml.runtime.rows import Floats, Indices, Mask, top_columns, top_k
 from rpml.runtime.threads import run_chunks, times
 
 MIN_CHUNK = 131_072  # rows at a time
@@ -18,9 +18,7 @@ SAMPLE = 16_384  # rows that bound the best scores from below
 WORD = 8  # bytes
 PROBES = 100  # queries of the recall that an index measures
 NEAREST = 10
-Floats = NDArray[np.float32]
-Rows = NDArray[np.intp]
-Candidates = Callable[[slice], Iterator[tuple[Floats, Rows]]]
+Candidates = Callable[[slice], Iterator[tuple[Floats, Indices]]]
 
 
 @compiled(VECTORIZED)
@@ -69,11 +67,9 @@ class CodeScan:
             self.sample = np.arange(0, len(codes), max(1, len(codes) // SAMPLE))
             self.sampled_words = self.words[self.sample]
 
-    def best(
-        self, queries: Floats, k: int, mask: NDArray[np.bool_] | None = None
-    ) -> tuple[Floats, Rows]:
+    def best(self, queries: Floats, k: int, mask: Mask | None = None) -> tuple[Floats, Indices]:
         """Return the (n_queries, k) best scores, best first, and their rows."""
-        found: list[list[tuple[Floats, Rows]]] = [[] for _ in queries]
+        found: list[list[tuple[Floats, Indices]]] = [[] for _ in queries]
         candidates = (self._by_table if self.by_table else self._by_product)(queries, k, mask)
 
         def work(_: int, start: int, stop: int) -> None:
@@ -90,7 +86,7 @@ class CodeScan:
             best_rows.append(rows[order])
         return np.stack(best_scores), np.stack(best_rows)
 
-    def _by_table(self, queries: Floats, k: int, mask: NDArray[np.bool_] | None) -> Candidates:
+    def _by_table(self, queries: Floats, k: int, mask: Mask | None) -> Candidates:
         """Rows that score at least as the k-th best of an evenly spaced sample."""
         missing = -self.codec.width % WORD
         tables = np.pad(self.codec.tables(queries), ((0, 0), (0, missing), (0, 0)))
@@ -100,7 +96,7 @@ class CodeScan:
 
         def above(
             words: NDArray[np.uint64], scales: Floats, bounds: Floats
-        ) -> Iterator[tuple[Floats, Rows]]:
+        ) -> Iterator[tuple[Floats, Indices]]:
             for table, bound in zip(tables, bounds, strict=True):
                 # nothing but the rows that are found is touched
                 scores, rows = np.empty(len(words), np.float32), np.empty(len(words), np.intp)
@@ -114,10 +110,10 @@ class CodeScan:
                 least[number] = np.partition(scores, len(scores) - k)[len(scores) - k]
         return lambda part: above(self.words[part], scales[part], least)
 
-    def _by_product(self, queries: Floats, k: int, mask: NDArray[np.bool_] | None) -> Candidates:
+    def _by_product(self, queries: Floats, k: int, mask: Mask | None) -> Candidates:
         """All rows: a product is faster than a look-up per axis."""
 
-        def scored(part: slice) -> Iterator[tuple[Floats, Rows]]:
+        def scored(part: slice) -> Iterator[tuple[Floats, Indices]]:
             rows = np.arange(part.stop - part.start)
             rows = rows if mask is None else rows[mask[part]]
             return ((s[rows], rows) for s in times(queries, self.codec.decode(self.codes[part]).T))
@@ -153,7 +149,7 @@ class RecallProbe:
         self._scores = np.take_along_axis(self._scores, best, axis=1)
         self._rows = np.take_along_axis(self._rows, best, axis=1)
 
-    def recall(self, found: NDArray[np.intp], k: int) -> float:
+    def recall(self, found: Indices, k: int) -> float:
         """Return the share of the k nearest rows among `found`, without the query itself.
 
         `found` has k + 1 rows per query, best first.

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.runtime.errors import InputError, explained, reason_of, require
+from rpml.runtime.rows import Floats
 from rpml.runtime.schema import Number, check_json, read_document
 
 _onnxruntime: ModuleType = require("onnxruntime", "vision", "a backbone")
 
-Maps = NDArray[np.float32]
+Maps = Floats
 LRN_BETA = 0.75  # exponent of AlexNet and GoogLeNet: two square roots instead of a power
 LRN_OPSET = 13  # the first in which the axes below are an input
 _FAST_LRN = """
@@ -69,9 +70,9 @@ class Convention:
         if 0 in self.std or self.white <= 0 or self.min_side < 1:
             raise InputError("std, white and min_side must be positive")
 
-    def prepare(self, images: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def prepare(self, images: NDArray[np.uint8]) -> Floats:
         """Convert RGB bytes of shape (n, height, width, 3) to the network's input."""
-        x: NDArray[np.float32] = images.astype(np.float32) * np.float32(self.white / 255)
+        x: Floats = images.astype(np.float32) * np.float32(self.white / 255)
         if self.color == "BGR":
             x = x[..., ::-1]
         if any(self.mean) or self.std != (1.0, 1.0, 1.0):
@@ -152,7 +153,7 @@ class Backbone:
         maps = [self._run(x[i : i + step]) for i in range(0, len(x), step)]
         return maps[0] if len(maps) == 1 else np.concatenate(maps)
 
-    def _run(self, x: NDArray[np.float32]) -> Maps:
+    def _run(self, x: Floats) -> Maps:
         (maps,) = self._session.run([self.convention.output], {self.convention.input: x})
         maps = np.asarray(maps, np.float32)
         if self.convention.layout == "NCHW":

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rpml.io.datasets.image_sets import VIEW_MARK
 from rpml.runtime.context import Arrays, Context, Json, Progress
 from rpml.runtime.errors import InputError, counted, one_line
-from rpml.runtime.rows import Array, slices, unit_rows
+from rpml.runtime.rows import Array, Floats, slices, unit_rows
 from rpml.runtime.threads import thread_count
 from rpml.vision.backbone import Backbone
 from rpml.vision.images import (
@@ -181,7 +181,7 @@ class Part:
 
     image: NDArray[np.int64]
     view: NDArray[np.int64]
-    values: NDArray[np.float32]
+    values: Floats
     failures: Sequence[Failure] = ()
 
 

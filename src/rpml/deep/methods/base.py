@@ -14,9 +14,8 @@ from rpml.method.clustering.pseudo_labels import as_clusterer, pseudo_labels
 from rpml.method.triplets.sampling import batch_sampler
 from rpml.method.whitening.groups import group_means
 from rpml.runtime.errors import InputError
-from rpml.runtime.rows import unit_rows
+from rpml.runtime.rows import Floats, Indices, unit_rows
 
-Indices = NDArray[np.intp]
 AAS_NEIGHBORS = 50
 PER_LABEL = 4  # images
 SUPERVISED = (437, 128)
@@ -28,7 +27,7 @@ supervised methods follow."""
 class FeatureBank:
     """What the batches of an epoch are made from."""
 
-    features: NDArray[np.float32]
+    features: Floats
     """(n_images, n_features) whitened, a running mean over views and the epochs so far."""
     classes: Indices | None
     """(n_images,) true classes, for supervised methods only."""

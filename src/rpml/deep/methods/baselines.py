@@ -15,7 +15,6 @@ from rpml.deep.methods.base import (
     Batch,
     Batches,
     FeatureBank,
-    Indices,
     Loss,
     LossSpec,
     distances,
@@ -25,6 +24,7 @@ from rpml.deep.methods.base import (
 )
 from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.runtime.errors import require
+from rpml.runtime.rows import Indices
 
 CONTRASTIVE_MARGIN = LIFTED_MARGIN = 1.0
 TRIPLET_MARGIN = 0.2

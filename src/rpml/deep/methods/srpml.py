@@ -2,7 +2,6 @@
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.nn.functional import softplus
 
 from rpml.deep.methods.base import Batch, Loss, LossSpec
@@ -10,6 +9,7 @@ from rpml.method.objective.triplet_loss import TripletObjective, angular_factor
 from rpml.method.objective.weights import weight_function
 from rpml.method.solver.conjugate_gradient import SolverState, Stopping, descend, orthonormalize
 from rpml.method.triplets.sampling import mine_batch_triplets
+from rpml.runtime.rows import Floats, Indices
 from rpml.runtime.threads import single_blas_thread
 
 WEIGHT = "concat"
@@ -45,7 +45,7 @@ class SRPML(Loss):
         indices, L = torch.from_numpy(triplets).to(x.device), SCALE * batch.projection.detach()
         return rpml_loss(x, indices, L, self.theta.to(x)) / (SCALE * len(triplets))
 
-    def _update_projection(self, rows: NDArray[np.float32], batch: Batch) -> NDArray[np.intp]:
+    def _update_projection(self, rows: Floats, batch: Batch) -> Indices:
         """Mine the triplets of the batch and move (theta, L) towards a few CG steps on them.
 
         The solution of a batch fits its 120 rows only, so that (theta, L) are a running mean. L is

@@ -20,15 +20,13 @@ from rpml.evaluation.metrics.retrieval import (
     checked_embedding,
 )
 from rpml.runtime.intervals import STANDARD_ERRORS, Interval, bounded
-from rpml.runtime.rows import Array, RandomState, row_blocks, unit_rows
+from rpml.runtime.rows import Array, Floats, Indices, Integers, RandomState, row_blocks, unit_rows
 
 KMEANS_ITERATIONS = 100
 LARGE_RUN = 2e10  # n * k * d from which one run of k-means is enough
 GREEDY_SEEDS = 256  # up to here seeds are drawn one by one, beyond in rounds
 SEED_ROUNDS = 128
 SEED_TILE = 1 << 25  # distances held at once in a round: 128 MB
-Codes = NDArray[np.intp]
-Floats = NDArray[np.float32]
 
 
 def clustering_scores(
@@ -129,15 +127,15 @@ def _seeds(rows: Floats, k: int, rng: np.random.Generator) -> Floats:
     return rows[chosen]
 
 
-def _draw(distance: Floats, shape: tuple[int, int], rng: np.random.Generator) -> Codes:
+def _draw(distance: Floats, shape: tuple[int, int], rng: np.random.Generator) -> Indices:
     total = np.cumsum(distance, dtype=np.float64)
     if total[-1] == 0:  # every row coincides with a seed
         return rng.integers(len(distance), size=shape)
-    drawn: Codes = np.searchsorted(total, rng.random(shape) * total[-1], side="right")
+    drawn: Indices = np.searchsorted(total, rng.random(shape) * total[-1], side="right")
     return drawn.clip(max=len(distance) - 1)
 
 
-def _distances(rows: Floats, squares: Floats, chosen: Codes) -> Floats:
+def _distances(rows: Floats, squares: Floats, chosen: Indices) -> Floats:
     """Return the squared distances of the chosen rows to all rows, without more memory."""
     distances: Floats = rows[chosen] @ rows.T
     distances *= -2
@@ -152,7 +150,7 @@ def bounded_scores(clusters: ArrayLike, y: ArrayLike) -> dict[str, float]:
     return {**bounded("nmi", nmi), **pair_scores(clusters, y)}
 
 
-def _points(rows: Array, metric: str) -> NDArray[np.float32]:
+def _points(rows: Array, metric: str) -> Floats:
     """Return rows in single precision: normalized for cosine, else centered and scaled."""
     center, radius = ball_around(rows) if metric == "euclidean" else (np.zeros(1), 1.0)
     points = np.empty(rows.shape, dtype=np.float32)
@@ -179,7 +177,7 @@ def nmi_interval(labels: ArrayLike, y: ArrayLike) -> Interval:
     return Interval(value, max(0.0, value - margin), min(1.0, value + margin))
 
 
-def _entropies(draws: NDArray[np.integer], groups: NDArray[np.integer]) -> Array:
+def _entropies(draws: Integers, groups: Integers) -> Array:
     """Return the entropy of each draw after its cells were summed by group."""
     sums = np.zeros((int(groups.max()) + 1, len(draws)))
     np.add.at(sums, groups, draws.T)
@@ -208,7 +206,7 @@ def _share(part: float, whole: float) -> float:
     return float(part / whole) if whole else 0.0
 
 
-def _codes(labels: ArrayLike, y: ArrayLike) -> tuple[Codes, Codes]:
+def _codes(labels: ArrayLike, y: ArrayLike) -> tuple[Indices, Indices]:
     codes = checked_codes(labels, len(np.asanyarray(labels)), "labels")
     if not len(codes):
         raise ValueError("labels is empty: there is nothing to score")

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from rpml.method.graph.heaps import nearest_others
 from rpml.runtime.intervals import LEVEL, STANDARD_ERRORS, Interval, interval
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, Integers, Mask
 
 NEAREST = 10  # neighbors that label-free figures compare
 N_RESAMPLES = 200
@@ -14,9 +14,7 @@ KEPT_SIZES = (16, 32, 64, 128, 256, 512)
 ERROR_ROWS = 2000  # enough for a standard error
 
 
-def neighbor_overlap(
-    before: NDArray[np.integer], after: NDArray[np.integer], k: int = NEAREST
-) -> NDArray[np.float64]:
+def neighbor_overlap(before: Integers, after: Integers, k: int = NEAREST) -> NDArray[np.float64]:
     """Return the share of each row's k nearest neighbors before that are among its k nearest after.
 
     Both arrays have as many columns, nearest first; if there are fewer than k, all of them count.
@@ -57,7 +55,7 @@ def effective_rank(shares: Array) -> float:
     return float(np.exp(-(used * np.log(used)).sum()))
 
 
-def hubness_interval(neighbors: NDArray[np.integer], k: int, rng: np.random.Generator) -> Interval:
+def hubness_interval(neighbors: Integers, k: int, rng: np.random.Generator) -> Interval:
     """Return the hubness with its percentile interval over resampled rows.
 
     It is the skewness of how often a row is among the k nearest of others; 0 if uniform.
@@ -74,7 +72,7 @@ def hubness_interval(neighbors: NDArray[np.integer], k: int, rng: np.random.Gene
     return Interval(float(skewness[0]), float(low), float(high))
 
 
-def is_antihub(neighbors: NDArray[np.integer], k: int) -> NDArray[np.bool_]:
+def is_antihub(neighbors: Integers, k: int) -> Mask:
     """Return which rows are among the k nearest neighbors of no other row."""
     return np.asarray(np.bincount(neighbors[:, :k].ravel(), minlength=len(neighbors)) == 0)
 
@@ -89,8 +87,8 @@ LABEL_FREE = {
 
 
 def label_free_figures(
-    raw: NDArray[np.integer],
-    neighbors: NDArray[np.integer],
+    raw: Integers,
+    neighbors: Integers,
     rank: Interval,
     rng: np.random.Generator,
 ) -> dict[str, Interval]:

@@ -11,13 +11,13 @@ from sklearn.utils import check_array
 
 from rpml.runtime.compiled import compiled
 from rpml.runtime.errors import counted
-from rpml.runtime.rows import Array, as_matrix, check_finite, row_blocks, slices, unit_rows
+from rpml.runtime.rows import Array, Indices, as_matrix, check_finite, row_blocks, slices, unit_rows
 from rpml.runtime.threads import run_chunks, times
 
 KS = (1, 2, 4, 8)
 QUERY_ROWS, CORPUS_ROWS = 1024, 8192  # one tile of scores: 32 MB in float32
 _EXACT_TO = 64
-Rows = slice | NDArray[np.intp]
+Rows = slice | Indices
 Tile = Callable[[Rows], Array]
 Ball = tuple[NDArray[np.float64], float]
 """Center and radius of a ball around all rows."""
@@ -113,7 +113,7 @@ def _ranks(
     return ranks
 
 
-def _sort_by_class(codes: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+def _sort_by_class(codes: Indices) -> tuple[Indices, NDArray[np.int64]]:
     """Return an order in which each class is contiguous, and the class's range per sorted row."""
     order = np.argsort(codes, kind="stable")
     sizes = np.bincount(codes)
@@ -160,7 +160,7 @@ def ball_around(Z: Array) -> Ball:
 
 def _count_wrong(
     tile: Tile,
-    queries: NDArray[np.intp],
+    queries: Indices,
     own: NDArray[np.int64],
     metric: str,
     progress: Callable[[float], object] = lambda share: None,
@@ -183,7 +183,7 @@ def _count_wrong(
 def _count_block(
     tile: Tile,
     rows: Array,
-    queries: NDArray[np.intp],
+    queries: Indices,
     ranges: NDArray[np.int64],
     counts: NDArray[np.int64],
 ) -> None:
@@ -294,7 +294,7 @@ def checked_embedding(Z: ArrayLike, name: str = "Z") -> Array:
     return array
 
 
-def checked_codes(y: ArrayLike, n: int, name: str = "y") -> NDArray[np.intp]:
+def checked_codes(y: ArrayLike, n: int, name: str = "y") -> Indices:
     """Convert labels of any sortable type to codes 0..classes-1, one per row."""
     array = np.asanyarray(y)
     if array.ndim != 1:
@@ -313,7 +313,7 @@ def checked_codes(y: ArrayLike, n: int, name: str = "y") -> NDArray[np.intp]:
         raise TypeError(f"{name} mixes labels of kinds that cannot be compared ({error})") from None
 
 
-def recall_across(Z: Array, y: Array, values: NDArray[np.intp]) -> float:
+def recall_across(Z: Array, y: Array, values: Indices) -> float:
     """Return the Recall@1 among rows of other known values, of the rows that have a right one."""
     rows, hits, count = unit_rows(np.asarray(Z, np.float32)), 0, 0
     for part in slices(len(rows), 1024):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter, map_coordinates
 
 from rpml.runtime.context import Arrays
+from rpml.runtime.rows import Floats, Mask
 
 SIDE = 28  # pixels of a drawing
 TRAINING = ("Armenian", "Asomtavruli", "Balinese", "Bengali", "Blackfoot")
@@ -26,7 +27,7 @@ _TURN, _STRETCH, _SLANT, _SHIFT = np.deg2rad(15), 0.15, 0.2, 1.5
 class Drawings:
     """Drawings of characters, 20 per character."""
 
-    images: NDArray[np.bool_]
+    images: Mask
     """(n_samples, 28, 28): True where there is ink."""
     character: NDArray[np.int64]
     """The class."""
@@ -40,13 +41,13 @@ class Drawings:
 class Solutions:
     """Solutions of programming problems in up to twelve languages."""
 
-    vectors: NDArray[np.float32]
+    vectors: Floats
     """(n_samples, 384): all-MiniLM-L6-v2 embeddings of the programs."""
     problem: NDArray[np.str_]
     """Name of the problem: the class."""
     language: NDArray[np.str_]
     """Name of the programming language, as of the source's folder."""
-    titles: NDArray[np.float32]
+    titles: Floats
     """(n_samples, 384): the same embeddings of the problems' titles, one per program."""
 
     def __len__(self) -> int:
@@ -86,7 +87,7 @@ def _read(name: str) -> Arrays:
         return dict(stored)
 
 
-def gradient_histograms(images: NDArray[np.generic]) -> NDArray[np.float32]:
+def gradient_histograms(images: NDArray[np.generic]) -> Floats:
     """Compute histograms of gradient orientations on a grid of 7 x 7 cells.
 
     `images` (n, side, side) are gray levels or bits. Returns (n, 392) square roots of the sums, so
@@ -113,7 +114,7 @@ def gradient_histograms(images: NDArray[np.generic]) -> NDArray[np.float32]:
     return np.asarray(np.sqrt(np.maximum(pooled, 0)), dtype=np.float32)
 
 
-def random_views(images: NDArray[np.generic], rng: np.random.Generator) -> NDArray[np.float32]:
+def random_views(images: NDArray[np.generic], rng: np.random.Generator) -> Floats:
     """Return one random affine view per image, as (n, side, side) float32.
 
     Pixels are from 0 to 1, and 0 outside the image.

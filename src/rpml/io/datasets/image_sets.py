@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from rpml.io.features.text_files import text_lines
 from rpml.runtime.errors import InputError, counted, explained
+from rpml.runtime.rows import Mask
 
 VIEW_MARK = "#view"  # ids of augmented views: the id of the image, this mark, and a number
 IMAGE_SUFFIXES = (
@@ -54,7 +55,7 @@ class ImageSet:
     paths: tuple[str, ...]
     """Relative to `root`, with ``/`` as the separator."""
     labels: NDArray[np.int64]
-    train: NDArray[np.bool_]
+    train: Mask
     """True for images of training classes."""
 
     def counts(self) -> Counts:

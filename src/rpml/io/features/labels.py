@@ -26,6 +26,7 @@ from rpml.io.features.source import Features, Ids, check_compression, find_ids
 from rpml.io.features.text_files import csv_rows, is_number, read_column, without_mark
 from rpml.io.manifest import check_written_together
 from rpml.runtime.errors import InputError, counted
+from rpml.runtime.rows import Mask
 
 UNLABELED = ("", "-1")
 _TEXT = (".csv", ".tsv", ".txt")
@@ -123,7 +124,7 @@ def _usual_ids(path: Path, names: Sequence[str]) -> list[str]:
     return [] if at is None else [names[at]]
 
 
-def labeled_mask(y: NDArray[np.generic]) -> NDArray[np.bool_]:
+def labeled_mask(y: NDArray[np.generic]) -> Mask:
     """Return which rows have a label: not None, -1 or empty text."""
     return np.array([label is not None and str(label).strip() not in UNLABELED for label in y])
 

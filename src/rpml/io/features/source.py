@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.runtime.errors import InputError
-from rpml.runtime.rows import Array, first_not_finite
+from rpml.runtime.rows import Array, Indices, first_not_finite
 
 Ids = NDArray[np.object_]
 
@@ -70,7 +70,7 @@ class Batch:
     kept: Columns = field(default_factory=dict)
 
 
-def picked(batches: Iterator[Batch], wanted: NDArray[np.intp]) -> Array:
+def picked(batches: Iterator[Batch], wanted: Indices) -> Array:
     """Return rows by their position among all of the batches, ascending."""
     blocks: list[Array] = []
     for _ in picking(batches, wanted, blocks):
@@ -78,9 +78,7 @@ def picked(batches: Iterator[Batch], wanted: NDArray[np.intp]) -> Array:
     return np.concatenate(blocks or [np.empty((0, 0))])
 
 
-def picking(
-    batches: Iterator[Batch], wanted: NDArray[np.intp], blocks: list[Array]
-) -> Iterator[Batch]:
+def picking(batches: Iterator[Batch], wanted: Indices, blocks: list[Array]) -> Iterator[Batch]:
     """Yield the batches, and append the wanted rows of each to the blocks."""
     seen = 0
     for batch in batches:

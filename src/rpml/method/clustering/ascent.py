@@ -12,7 +12,7 @@ from rpml.method.clustering.hierarchy import MergeTree
 from rpml.method.graph.neighbors import Neighbors
 from rpml.runtime.compiled import compiled
 from rpml.runtime.errors import counted
-from rpml.runtime.rows import Labels, slices
+from rpml.runtime.rows import Floats, Indices, Labels, slices
 from rpml.runtime.threads import run_chunks
 
 _RANK = 7  # the neighbor whose affinity represents a node's neighborhood
@@ -40,7 +40,7 @@ def affinity_graph(neighbors: Neighbors, affinity: str = "cosine") -> sparse.csr
     return graph.maximum(graph.T.tocsr())
 
 
-def _cosine_weights(neighbors: Neighbors) -> NDArray[np.float32]:
+def _cosine_weights(neighbors: Neighbors) -> Floats:
     if neighbors.metric != "cosine":
         raise ValueError(
             f"affinity='cosine' needs neighbors of metric='cosine', got {neighbors.metric!r}"
@@ -49,7 +49,7 @@ def _cosine_weights(neighbors: Neighbors) -> NDArray[np.float32]:
     return np.asarray(np.maximum(np.float32(1.0) - half, np.float32(0.0)))
 
 
-def _gaussian_weights(neighbors: Neighbors) -> NDArray[np.float32]:
+def _gaussian_weights(neighbors: Neighbors) -> Floats:
     near = neighbors.distances[:, min(_LOCAL_NEIGHBOR, neighbors.n_neighbors) - 1].astype(float)
     # a point among duplicates gets the typical scale, or its other edges would vanish
     scale = np.where(near > 0, near, np.median(near[near > 0]) if near.any() else 1.0)
@@ -74,7 +74,7 @@ def authority(graph: sparse.csr_matrix) -> NDArray[np.float64]:
 
 def ascend(
     graph: sparse.csr_matrix, omega: NDArray[np.float64], gamma: float, epsilon: float
-) -> NDArray[np.intp]:
+) -> Indices:
     """Return the parent of every node: one step of authority ascent.
 
     psi(i, j) = d_i P_ij exp(-gamma (omega_j - omega_i)^2) with d_i P_ij = W_ij; the relevant
@@ -118,7 +118,7 @@ def _ascend_rows(indptr, indices, weights, omega, gamma, epsilon, parents, start
         parents[i] = best
 
 
-def follow(parents: NDArray[np.intp]) -> NDArray[np.intp]:
+def follow(parents: Indices) -> Indices:
     """Return the mode of every node by pointer jumping, which halves the height of a tree."""
     while True:
         further = parents[parents]

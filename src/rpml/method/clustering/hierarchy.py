@@ -19,7 +19,7 @@ from scipy.special import rel_entr
 
 from rpml.runtime.compiled import compiled
 from rpml.runtime.errors import counted
-from rpml.runtime.rows import Labels
+from rpml.runtime.rows import Indices, Labels
 
 MERGE_NEIGHBORS = 15  # nearest neighbors over which affinities between basins are averaged
 UNCONNECTED = 6.0  # log-distance between unconnected parts, beyond the weakest merge
@@ -167,7 +167,7 @@ def _move_rows(indptr, indices, weights, labels, sizes, least):  # type: ignore[
 class MergeTree:
     """The merges in order of distance; merge t creates the node n_leaves + t."""
 
-    children: NDArray[np.intp]
+    children: Indices
     """(n_leaves - 1, 2) the two nodes of each merge."""
     affinities: NDArray[np.float64]
     """(n_leaves - 1,) mean affinity between the rows of the two nodes; 0 without an edge."""
@@ -187,7 +187,7 @@ class MergeTree:
         out[len(linked) :] += out[: len(linked)].max(initial=0.0)
         return out
 
-    def cut(self, n_clusters: int) -> NDArray[np.intp]:
+    def cut(self, n_clusters: int) -> Indices:
         """Return the cluster of each leaf after all but the last n_clusters - 1 merges."""
         node = np.arange(2 * self.n_leaves - 1)
         done = self.n_leaves - n_clusters
@@ -244,7 +244,7 @@ def average_linkage(graph: sparse.csr_matrix, sizes: NDArray[np.int64]) -> Merge
 
 def _mutual_nearest(
     edges: sparse.coo_matrix, size: NDArray[np.float64]
-) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
+) -> tuple[Indices, Indices, NDArray[np.float64]]:
     """Return disjoint pairs of nodes of largest mean affinity to each other, and that affinity."""
     ends = edges.row, edges.col
     mean = edges.data / (size[edges.row] * size[edges.col])

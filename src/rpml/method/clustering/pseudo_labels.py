@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from sklearn.base import clone
@@ -20,7 +19,7 @@ from rpml.method.clustering.ascent import usable_labels
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import Neighbors
 from rpml.method.knowledge.constraints import Supervision, as_labels
-from rpml.runtime.rows import Array, Labels, unit_rows
+from rpml.runtime.rows import Array, Indices, Labels, Mask, unit_rows
 
 MAX_EXEMPLARS = 10_000  # of the largest clusters, so that models do not grow with the data
 CLUSTERINGS: dict[str, Callable[[int], Any]] = {
@@ -123,11 +122,11 @@ def _side_of(j: int, i: int, rows: Labels, supervision: Supervision, Z: Array) -
 class Exemplars:
     """The most central row of each cluster."""
 
-    rows: NDArray[np.intp]  # (k,) indices of training rows
+    rows: Indices  # (k,) indices of training rows
     labels: Labels  # (k,) their labels; a class may have several exemplars
-    sizes: NDArray[np.intp]  # (k,) rows that each represents
+    sizes: Indices  # (k,) rows that each represents
 
-    def subset(self, chosen: NDArray[np.bool_]) -> Exemplars:
+    def subset(self, chosen: Mask) -> Exemplars:
         return Exemplars(self.rows[chosen], self.labels[chosen], self.sizes[chosen])
 
 
@@ -148,7 +147,7 @@ def find_exemplars(Y: Array, basins: Labels, labels: Labels) -> Exemplars:
     return Exemplars(rows, labels[rows], sizes)
 
 
-def _largest_pieces(basins: Labels, labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
+def _largest_pieces(basins: Labels, labels: Labels) -> tuple[Labels, Indices]:
     """Return the piece of each row, -1 if not among the largest, and the sizes of the pieces."""
     piece = labels
     if basins is not labels:

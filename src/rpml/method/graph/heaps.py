@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from rpml.runtime.compiled import compiled
 from rpml.runtime.context import WORKING_MEMORY, LoopState
-from rpml.runtime.rows import Array, slices, unit_rows
+from rpml.runtime.rows import Array, Floats, Indices, Integers, slices, unit_rows
 from rpml.runtime.threads import run_chunks, single_blas_thread, times
 
 Heaps = tuple[Array, NDArray[np.int32]]  # (scores, rows); best first once sorted
@@ -36,9 +36,9 @@ def nearest_rows(
     rows: Array,
     k: int = 1,
     *,
-    own: NDArray[np.integer] | None = None,
+    own: Integers | None = None,
     half: Array | None = None,
-) -> tuple[Array, NDArray[np.intp]]:
+) -> tuple[Array, Indices]:
     """Return scores and numbers, both (n_queries, k), of the rows with the largest inner products.
 
     Best first, equal scores by number. `own` is one row per query to skip, such as the query
@@ -66,7 +66,7 @@ def nearest_rows(
     return heaps[0], heaps[1].astype(np.intp)
 
 
-def nearest_others(rows: Array, which: NDArray[np.integer], k: int = 1) -> NDArray[np.intp]:
+def nearest_others(rows: Array, which: Integers, k: int = 1) -> Indices:
     """Return (n, k), the other rows of highest cosine to the rows `which`, nearest first."""
     units = unit_rows(rows)
     return nearest_rows(units[which], units, k, own=which)[1]
@@ -86,13 +86,13 @@ class SearchCorpus:
     unit: float
     half: NDArray[np.float64]  # half squared norms
     memory_limit: int  # bytes for the working blocks
-    ready: NDArray[np.float32] | None = None  # all prepared rows, if memory allows
+    ready: Floats | None = None  # all prepared rows, if memory allows
 
     @property
     def count(self) -> int:
         return int(self.X.shape[0])
 
-    def block(self, rows: slice | NDArray[np.integer], dtype: DTypeLike = np.float32) -> Array:
+    def block(self, rows: slice | Integers, dtype: DTypeLike = np.float32) -> Array:
         if self.ready is not None and dtype == np.float32:
             return self.ready[rows]
         return prepare(self.X[rows], self.metric, dtype, self.center, self.unit)
@@ -105,7 +105,7 @@ class SearchCorpus:
         run_chunks(lambda _, a, b: np.copyto(ready[a:b], self.block(slice(a, b))), len(ready), 1024)
         return replace(self, ready=ready)
 
-    def squares(self, rows: slice | NDArray[np.integer], scores: Array) -> NDArray[np.float64]:
+    def squares(self, rows: slice | Integers, scores: Array) -> NDArray[np.float64]:
         """Return squared distances from the scores of the given rows."""
         return np.asarray(np.maximum(2.0 * (self.half[rows, None] - scores), 0.0))
 
@@ -122,7 +122,7 @@ def prepare(
 
 
 def search_rows(
-    rows: SearchCorpus, queries: NDArray[np.intp], k: int, dtype: DTypeLike = np.float64
+    rows: SearchCorpus, queries: Indices, k: int, dtype: DTypeLike = np.float64
 ) -> Heaps:
     """Find the top k of the given rows among all rows."""
     n, d = rows.X.shape

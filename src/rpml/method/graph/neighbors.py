@@ -34,7 +34,7 @@ from rpml.method.graph.heaps import (
 )
 from rpml.runtime.context import WORKING_MEMORY
 from rpml.runtime.errors import counted
-from rpml.runtime.rows import Array, first_not_finite, slices, unit_rows
+from rpml.runtime.rows import Array, Floats, Indices, Integers, first_not_finite, slices, unit_rows
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Neighbors:
 
     indices: NDArray[np.int32]
     """(n, k) row numbers, nearest first; ties by row number."""
-    distances: NDArray[np.float32]
+    distances: Floats
     """(n, k) Euclidean distances; for metric="cosine" those of unit rows, sqrt(2 - 2 cos), where a
     zero row has cosine 0 with all others."""
     metric: str = "euclidean"
@@ -162,7 +162,7 @@ def search_cells(
 
 
 def _choose_probes(
-    rows: SearchCorpus, sample: NDArray[np.intp], true: NDArray[np.int32]
+    rows: SearchCorpus, sample: Indices, true: NDArray[np.int32]
 ) -> NDArray[np.int32] | None:
     """Return the cells that each row searches, its own first; None if they would be most cells."""
     count = rows.count // CELL_ROWS
@@ -181,7 +181,7 @@ def _choose_probes(
     return _nearest_centers(rows, np.arange(rows.count), centers, needed)
 
 
-def _centers(rows: SearchCorpus, count: int) -> NDArray[np.float32]:
+def _centers(rows: SearchCorpus, count: int) -> Floats:
     """Run k-means on a sample of the rows; an empty cell keeps its center."""
     rng = np.random.default_rng(CELL_SEED)
     chosen = rng.choice(rows.count, min(rows.count, CELL_TRAINING * count), replace=False)
@@ -201,7 +201,7 @@ def _centers(rows: SearchCorpus, count: int) -> NDArray[np.float32]:
 
 
 def _nearest_centers(
-    rows: SearchCorpus, which: NDArray[np.integer], centers: NDArray[np.float32], probes: int
+    rows: SearchCorpus, which: Integers, centers: Floats, probes: int
 ) -> NDArray[np.int32]:
     """Return the nearest centers of the given rows, nearest first."""
     out = np.empty((which.size, probes), dtype=np.int32)
@@ -244,7 +244,7 @@ def _visit_cells(
     return heaps
 
 
-def _group(cell: NDArray[np.int32], count: int) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
+def _group(cell: NDArray[np.int32], count: int) -> tuple[NDArray[np.int32], Indices]:
     """Return rows in the order of their cells, and where each cell begins."""
     order = np.argsort(cell, kind="stable").astype(np.int32)
     return order, np.searchsorted(cell[order], np.arange(count + 1))
@@ -321,7 +321,7 @@ def refine(
     rows: SearchCorpus,
     squares: NDArray[np.float64],
     near: NDArray[np.int32],
-    which: NDArray[np.intp],
+    which: Indices,
 ) -> None:
     """Recompute squared distances lost to cancellation from differences, and sort again.
 
@@ -343,8 +343,8 @@ def refine(
 
 def pair_distances(
     X: Array,
-    left: NDArray[np.integer],
-    right: NDArray[np.integer],
+    left: Integers,
+    right: Integers,
     *,
     metric: str = "euclidean",
     memory_limit: int = WORKING_MEMORY,

@@ -17,9 +17,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from rpml.runtime.errors import counted
-from rpml.runtime.rows import Labels
-
-Rows = NDArray[np.intp]
+from rpml.runtime.rows import Indices, Integers, Labels, Mask
 
 
 @dataclass(frozen=True)
@@ -28,8 +26,8 @@ class Supervision:
 
     labels: Labels  # (n,) equal numbers mean the same class; -1 means unknown
     n_classes: int  # labels below it are classes, which differ; the others are linked rows
-    apart: Rows  # (m, 2) rows of different classes
-    comparisons: Rows  # (k, 3) rows a, b, c: a is closer to b than to c
+    apart: Indices  # (m, 2) rows of different classes
+    comparisons: Indices  # (k, 3) rows a, b, c: a is closer to b than to c
 
     @property
     def has_constraints(self) -> bool:
@@ -37,24 +35,22 @@ class Supervision:
         linked = self.labels.max(initial=-1) >= self.n_classes
         return bool(linked or len(self.apart) or len(self.comparisons))
 
-    def is_classed(
-        self, rows: NDArray[np.integer] | int | slice = slice(None)
-    ) -> NDArray[np.bool_]:
+    def is_classed(self, rows: Integers | int | slice = slice(None)) -> Mask:
         """Whether the class of the rows is given."""
         labels = self.labels[rows]
         return np.asarray((labels >= 0) & (labels < self.n_classes))
 
-    def mentioned(self) -> NDArray[np.intp]:
+    def mentioned(self) -> Indices:
         """Return the rows that have a label or a constraint, sorted."""
         linked = np.concatenate([self.apart.ravel(), self.comparisons.ravel()])
         return np.union1d(np.flatnonzero(self.labels >= 0), linked)
 
-    def subset(self, rows: NDArray[np.intp]) -> Supervision:
+    def subset(self, rows: Indices) -> Supervision:
         """Return the supervision of a sorted subset of rows that includes all mentioned ones."""
         places = (np.searchsorted(rows, links) for links in (self.apart, self.comparisons))
         return Supervision(self.labels[rows], self.n_classes, *places)
 
-    def pinned(self, triplets: NDArray[np.integer]) -> NDArray[np.bool_]:
+    def pinned(self, triplets: Integers) -> Mask:
         """Return which triplets (anchor, positive, negative) are certain."""
         a, p, n = (self.labels[role] for role in triplets.T)
         classed = self.is_classed(triplets).all(axis=1)
@@ -105,7 +101,7 @@ def gather(
 
 def _links(
     kind: str, user_links: ArrayLike | None, n: int, width: int
-) -> tuple[Rows, NDArray[np.float64]]:
+) -> tuple[Indices, NDArray[np.float64]]:
     """Return the row indices and weights of the user's constraints of one kind."""
     values = np.asarray([] if user_links is None else user_links)
     if values.size == 0:
@@ -128,7 +124,7 @@ def _links(
     return rows, weights
 
 
-def row_indices(kind: str, values: NDArray[np.number], n: int) -> Rows:
+def row_indices(kind: str, values: NDArray[np.number], n: int) -> Indices:
     """Return row indices; ValueError if one is not among the n rows."""
     bad = (values < 0) | (values >= n) | (values != np.floor(values))
     if bad.any():
@@ -140,8 +136,8 @@ def row_indices(kind: str, values: NDArray[np.number], n: int) -> Rows:
 
 
 def _combine(
-    labels: Labels, must: Rows, cannot: Rows, turn: list[int]
-) -> tuple[Labels, Rows, list[str]]:
+    labels: Labels, must: Indices, cannot: Indices, turn: list[int]
+) -> tuple[Labels, Indices, list[str]]:
     """Add the pairs of both kinds one by one, by their turn.
 
     Returns the label of every row (classes, then sets of linked rows), the pairs that are apart,
@@ -183,9 +179,7 @@ def _combine(
     return out, rows[places[order]], report
 
 
-def _consistent(
-    known: Supervision, weights: NDArray[np.float64]
-) -> tuple[NDArray[np.bool_], list[str]]:
+def _consistent(known: Supervision, weights: NDArray[np.float64]) -> tuple[Mask, list[str]]:
     """Return which comparisons can all hold, and a sentence for each that cannot.
 
     "a closer to b than to c" contradicts a and c in one class without b. Otherwise each says that
@@ -210,7 +204,7 @@ def _consistent(
     return retained, report
 
 
-def _in_cycles(rows: Rows, retained: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _in_cycles(rows: Indices, retained: Mask) -> Mask:
     """Return which triplets are on a cycle of "this distance is less than that one"."""
     if not retained.any():
         return retained

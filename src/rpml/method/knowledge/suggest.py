@@ -12,14 +12,12 @@ exemplars: these come first, followed by the rows with the least probable triple
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.method.clustering.pseudo_labels import Exemplars
 from rpml.method.graph.heaps import nearest_rows
-from rpml.runtime.rows import Array, Labels
+from rpml.runtime.rows import Array, Indices, Integers, Labels, Mask
 from rpml.runtime.threads import single_blas_thread, times
 
-Mask = NDArray[np.bool_]
 DENSITY_ROWS = 1024
 
 
@@ -33,11 +31,11 @@ class Candidates:
     rows: Array | None  # all embedded training rows, if they are available
     labels: Labels  # (n,) clusters of all training rows, -1 where unknown
     labeled: Mask  # (n,) rows whose class is given
-    triplets: NDArray[np.integer]
+    triplets: Integers
     probabilities: Array
 
 
-def rank_candidates(n: int, known: Candidates) -> NDArray[np.intp]:
+def rank_candidates(n: int, known: Candidates) -> Indices:
     """Return up to n unlabeled rows, most informative first."""
     if n < 0:
         raise ValueError(f"n={n}: the number of rows must not be negative.")
@@ -56,7 +54,7 @@ def rank_candidates(n: int, known: Candidates) -> NDArray[np.intp]:
 
 
 @single_blas_thread()
-def spread_out(Z: Array, weight: Array, covered: Mask, n: int) -> NDArray[np.intp]:
+def spread_out(Z: Array, weight: Array, covered: Mask, n: int) -> Indices:
     """Return up to n uncovered rows: dense ones, far from covered rows and from each other."""
     similarity = np.full(len(Z), -1.0)
     if covered.any():
@@ -70,7 +68,7 @@ def spread_out(Z: Array, weight: Array, covered: Mask, n: int) -> NDArray[np.int
     return chosen
 
 
-def density(Z: Array, middles: Array, sizes: NDArray[np.integer]) -> Array:
+def density(Z: Array, middles: Array, sizes: Integers) -> Array:
     """Return how many rows surround each row of Z, near ones counting most."""
     columns, counts = np.ascontiguousarray(middles.T), sizes.astype(middles.dtype)
     blocks = np.array_split(Z, 1 + len(Z) // DENSITY_ROWS)
@@ -78,7 +76,7 @@ def density(Z: Array, middles: Array, sizes: NDArray[np.integer]) -> Array:
     return np.concatenate([(similar @ counts) ** 0.25 for similar in near])
 
 
-def row_doubt(n: int, triplets: NDArray[np.integer], probabilities: Array) -> Array:
+def row_doubt(n: int, triplets: Integers, probabilities: Array) -> Array:
     """Return the mean of 1 - p over the triplets of each row as anchor or positive."""
     ends = triplets[:, :2].ravel()
     total = np.bincount(ends, np.repeat(1.0 - probabilities, 2), n)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from rpml.method.objective.weights import (
     WeightFunction,
@@ -22,7 +22,7 @@ from rpml.method.objective.weights import (
 )
 from rpml.runtime.compiled import VECTORIZED, compiled
 from rpml.runtime.errors import counted
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, Integers
 from rpml.runtime.threads import (
     aligned,
     aligned_rows,
@@ -317,7 +317,7 @@ def as_float_rows(X: ArrayLike) -> Array:
     return X
 
 
-def as_triplets(triplets: ArrayLike, n: int) -> NDArray[np.integer]:
+def as_triplets(triplets: ArrayLike, n: int) -> Integers:
     """Return index triplets as a C-contiguous integer matrix with entries in [0, n)."""
     triplets = np.asarray(triplets)
     if triplets.ndim != 2 or triplets.shape[1] != 3 or triplets.dtype.kind not in "iu":

@@ -9,14 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from rpml.runtime.compiled import VECTORIZED, compiled
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, Integers, Mask
 from rpml.runtime.threads import run_chunks, sum_chunks
 
-Triplets = NDArray[np.integer]
+Triplets = Integers
 PINNED_LOGIT = 30.0  # a logit whose sigmoid is 1 in either precision
 
 
@@ -165,7 +164,7 @@ class PinnedWeights(WeightFunction):
     Not in the paper: training must not ignore triplets of known classes.
     """
 
-    def __init__(self, weight: WeightFunction, pinned: NDArray[np.bool_]) -> None:
+    def __init__(self, weight: WeightFunction, pinned: Mask) -> None:
         self.inner, self.pinned = weight, pinned
 
     def initial(self, d: int, l: int, rng: np.random.Generator) -> Array | None:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
 from rpml.method.objective.triplet_loss import TripletObjective
@@ -35,12 +34,12 @@ from rpml.method.solver.conjugate_gradient import (
 from rpml.method.triplets.sampling import batch_sampler, mine_batch_triplets
 from rpml.method.whitening.linear_map import principal_axes, sign_of_largest
 from rpml.runtime.context import Arrays, Context, Json, Progress
-from rpml.runtime.rows import Array, Labels
+from rpml.runtime.rows import Array, Indices, Integers, Labels, Mask
 
 if TYPE_CHECKING:
     from rpml.method.settings import FitSettings
 
-Triplets = NDArray[np.integer]
+Triplets = Integers
 BATCH_TRIPLETS = 8  # per row of a batch, sampled at random
 SMALLEST_PREFIX = 8  # prefix that is optimized
 PREFIX_TRIPLETS = 10_000  # twice as many change the mean Recall@1 of prefixes of six sets by 0.05
@@ -161,7 +160,7 @@ def sizes_below(l: int) -> list[int]:
     return powers[::-1]
 
 
-def triplet_subset(triplets: Triplets) -> tuple[NDArray[np.intp], Triplets]:
+def triplet_subset(triplets: Triplets) -> tuple[Indices, Triplets]:
     """Return rows and at most `PREFIX_TRIPLETS` triplets of positions in these, evenly sampled."""
     chosen = triplets[:: -(-len(triplets) // PREFIX_TRIPLETS) or 1]
     rows, places = np.unique(chosen, return_inverse=True)
@@ -213,9 +212,9 @@ class Batches:
 
     X: Array
     labels: Labels
-    labeled: NDArray[np.bool_]
+    labeled: Mask
     """(n,) rows of given class: triplets of such rows keep their weight."""
-    given: NDArray[np.intp]
+    given: Indices
     """(k, 3) triplets from constraints, divided among the batches of each epoch; weight 1."""
     settings: FitSettings
 
@@ -248,9 +247,7 @@ class Batches:
         state.record(loss=state.loss, gradient_norm=norm, mean_weight=weight, n_triplets=sums[3])
         state.iteration += 1
 
-    def _batches(
-        self, rng: np.random.Generator
-    ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    def _batches(self, rng: np.random.Generator) -> Iterator[tuple[Indices, Indices]]:
         """Yield the rows of each batch and its share of the given triplets."""
         batches = list(batch_sampler(self.labels, rng, batch_size=self.settings.batch_size))
         given = self.given
@@ -262,8 +259,8 @@ class Batches:
     def _problem(
         self,
         state: SolverState,
-        rows: NDArray[np.intp],
-        given: NDArray[np.intp],
+        rows: Indices,
+        given: Indices,
         rng: np.random.Generator,
     ) -> TripletObjective:
         """Return the objective of one batch."""

@@ -9,15 +9,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.metrics.pairwise import euclidean_distances
 
 from rpml.method.graph.neighbors import Neighbors, pair_distances
 from rpml.runtime.compiled import compiled
-from rpml.runtime.rows import Array, slices
+from rpml.runtime.rows import Array, Indices, Integers, Mask, slices
 
-Rows = NDArray[np.intp]
-Triplets = NDArray[np.intp]
+Triplets = Indices
 _REDRAWS = 16  # attempts to redraw a negative from the anchor's group
 _CHUNK = 65536  # triplets whose near negatives are listed together
 MARGIN = 0.5  # by which a semi-hard negative is farther than the positive, at most
@@ -27,25 +25,25 @@ MARGIN = 0.5  # by which a semi-hard negative is farther than the positive, at m
 class Members:
     """The labeled rows, sorted by label."""
 
-    rows: Rows  # rows with a label, sorted by it
-    start: Rows  # of each data row: where its label begins in `rows`
-    count: Rows  # of each data row: how many rows have its label
-    place: Rows  # of each data row: its position in `rows`
+    rows: Indices  # rows with a label, sorted by it
+    start: Indices  # of each data row: where its label begins in `rows`
+    count: Indices  # of each data row: how many rows have its label
+    place: Indices  # of each data row: its position in `rows`
 
-    def draw_positives(self, anchors: Rows, rng: np.random.Generator) -> Rows:
+    def draw_positives(self, anchors: Indices, rng: np.random.Generator) -> Indices:
         """Draw another row of each anchor's label."""
         start, own = self.start[anchors], self.place[anchors]
         drawn = start + rng.integers(0, self.count[anchors] - 1) if anchors.size else start
         return np.asarray(self.rows[drawn + (drawn >= own)])
 
-    def draw_negatives(self, anchors: Rows, rng: np.random.Generator) -> Rows:
+    def draw_negatives(self, anchors: Indices, rng: np.random.Generator) -> Indices:
         """Draw a row of another label for each anchor."""
         start, count = self.start[anchors], self.count[anchors]
         drawn = rng.integers(0, self.rows.size - count) if anchors.size else start
         return np.asarray(self.rows[drawn + count * (drawn >= start)])
 
 
-def members_of(labels: NDArray[np.integer]) -> Members:
+def members_of(labels: Integers) -> Members:
     """Return which rows share a label; negative labels mean none."""
     order = np.argsort(labels, kind="stable")
     rows = order[np.searchsorted(labels[order], 0) :]
@@ -63,23 +61,23 @@ def members_of(labels: NDArray[np.integer]) -> Members:
 class Draw:
     """Anchors with uniformly drawn partners, and the labels and groups of all rows."""
 
-    anchors: Rows
-    positives: Rows
-    negatives: Rows  # -1 where there is none
-    labels: NDArray[np.integer]
-    groups: NDArray[np.integer] | None
+    anchors: Indices
+    positives: Indices
+    negatives: Indices  # -1 where there is none
+    labels: Integers
+    groups: Integers | None
 
 
-Sampler = Callable[[Draw, np.random.Generator], Rows]
+Sampler = Callable[[Draw, np.random.Generator], Indices]
 """Returns the negative of each anchor; without candidates the uniformly drawn one."""
 
 
-def uniform(draw: Draw, rng: np.random.Generator) -> Rows:
+def uniform(draw: Draw, rng: np.random.Generator) -> Indices:
     """Any row of another label."""
     return draw.negatives
 
 
-def hard(draw: Draw, rng: np.random.Generator, *, neighbors: Neighbors, X: Array) -> Rows:
+def hard(draw: Draw, rng: np.random.Generator, *, neighbors: Neighbors, X: Array) -> Indices:
     """The anchor's nearest neighbors of another label, in order."""
     turn = np.arange(draw.anchors.size) - np.searchsorted(draw.anchors, draw.anchors)
     out = draw.negatives.copy()
@@ -91,7 +89,7 @@ def hard(draw: Draw, rng: np.random.Generator, *, neighbors: Neighbors, X: Array
 
 def semi_hard(
     draw: Draw, rng: np.random.Generator, *, neighbors: Neighbors, X: Array, margin: float = MARGIN
-) -> Rows:
+) -> Indices:
     """A neighbor of another label that is farther than the positive by less than the margin."""
     luck = rng.random(draw.anchors.size)
     out = draw.negatives.copy()
@@ -106,14 +104,14 @@ def semi_hard(
 
 
 # called with the k-NN of the rows, and the rows; only "uniform" needs neither
-SAMPLERS: dict[str, Callable[..., Rows]] = {
+SAMPLERS: dict[str, Callable[..., Indices]] = {
     "uniform": uniform,
     "semi-hard": semi_hard,
     "hard": hard,
 }
 
 
-def _near_negatives(draw: Draw, neighbors: Neighbors) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
+def _near_negatives(draw: Draw, neighbors: Neighbors) -> Iterator[tuple[slice, Mask]]:
     """Yield parts of the anchors, and which of their neighbors may be their negatives, (T, k)."""
     for part in slices(draw.anchors.size, _CHUNK):
         anchors = draw.anchors[part]
@@ -124,9 +122,7 @@ def _near_negatives(draw: Draw, neighbors: Neighbors) -> Iterator[tuple[slice, N
         yield part, np.asarray(allowed)
 
 
-def _pick(
-    draw: Draw, part: slice, neighbors: Neighbors, allowed: NDArray[np.bool_], nth: Rows
-) -> Rows:
+def _pick(draw: Draw, part: slice, neighbors: Neighbors, allowed: Mask, nth: Indices) -> Indices:
     """Return the nth allowed neighbor of each anchor (from 0), or its uniform negative."""
     position = np.cumsum(allowed, axis=1, dtype=np.int32)
     column = np.argmax(position > nth[:, None], axis=1)
@@ -134,19 +130,19 @@ def _pick(
     return np.where(allowed.any(axis=1), picked, draw.negatives[part])
 
 
-def _same_group(groups: NDArray[np.integer], a: Rows, b: NDArray[np.integer]) -> NDArray[np.bool_]:
+def _same_group(groups: Integers, a: Indices, b: Integers) -> Mask:
     """Whether two rows are in one group; -1 is no group."""
     return np.asarray((groups[a] >= 0) & (groups[a] == groups[b]))
 
 
 def sample_triplets(
-    labels: NDArray[np.integer],
+    labels: Integers,
     rng: np.random.Generator,
     *,
     per_anchor: int = 4,
     limit: int | None = None,
     sampler: Sampler = uniform,
-    groups: NDArray[np.integer] | None = None,
+    groups: Integers | None = None,
 ) -> Triplets:
     """Draw (n_triplets, 3) row indices.
 
@@ -171,7 +167,7 @@ def sample_triplets(
     return np.stack([anchors, positives, negatives], axis=1)[negatives >= 0]
 
 
-def _repeat(able: Rows, rng: np.random.Generator, per_anchor: int, limit: int | None) -> Rows:
+def _repeat(able: Indices, rng: np.random.Generator, per_anchor: int, limit: int | None) -> Indices:
     """Repeat each anchor as often as it is used: `per_anchor` times, or less if limited."""
     if limit is None or able.size * per_anchor <= limit:
         return np.repeat(able, per_anchor)
@@ -181,7 +177,7 @@ def _repeat(able: Rows, rng: np.random.Generator, per_anchor: int, limit: int | 
 
 
 def parted_triplets(
-    labels: NDArray[np.intp], apart: Rows, per_anchor: int, rng: np.random.Generator
+    labels: Indices, apart: Indices, per_anchor: int, rng: np.random.Generator
 ) -> Triplets:
     """Return triplets of rows known to be apart, each in turn as anchor and as negative."""
     anchors, negatives = np.vstack([apart, apart[:, ::-1]]).repeat(per_anchor, axis=0).T
@@ -193,7 +189,7 @@ def parted_triplets(
 
 def mine_batch_triplets(
     Z: Array,
-    labels: NDArray[np.integer],
+    labels: Integers,
     rng: np.random.Generator,
     *,
     margin: float = MARGIN,
@@ -219,16 +215,14 @@ def mine_batch_triplets(
     return out
 
 
-def _drawn(count: int, rng: np.random.Generator, limit: int | None) -> Rows:
+def _drawn(count: int, rng: np.random.Generator, limit: int | None) -> Indices:
     """Return the numbers of the selected triplets, ascending."""
     if limit is None or count <= limit:
         return np.arange(count)
     return np.sort(rng.choice(count, limit, replace=False, shuffle=False))
 
 
-def _all_triplets(
-    labels: NDArray[np.integer], rng: np.random.Generator, limit: int | None
-) -> Triplets:
+def _all_triplets(labels: Integers, rng: np.random.Generator, limit: int | None) -> Triplets:
     """Select triplets by their number among all; only the selected ones are formed."""
     members = members_of(labels)
     rows = members.rows
@@ -283,8 +277,8 @@ def _mine(distance, labels, margin, hard, drawn, out):  # type: ignore[no-untype
 
 
 def batch_sampler(
-    labels: NDArray[np.integer], rng: np.random.Generator, batch_size: int = 120, per_class: int = 4
-) -> Iterator[Rows]:
+    labels: Integers, rng: np.random.Generator, batch_size: int = 120, per_class: int = 4
+) -> Iterator[Indices]:
     """Yield one epoch of mini-batches, each with several rows of every label in it.
 
     The rows of a label are shuffled and split into groups of `per_class` (a single remaining row

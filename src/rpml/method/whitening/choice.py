@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.method.whitening import constants as const
 from rpml.method.whitening.classes import count_pairs, label_scatter, label_spread, with_labeled
@@ -41,7 +40,7 @@ from rpml.method.whitening.nuisance import comparable_rows
 from rpml.method.whitening.nuisance_evidence import Discounted, discount, known_rows, shared_after
 from rpml.runtime.context import Context
 from rpml.runtime.errors import counted
-from rpml.runtime.rows import Array, count_blocks
+from rpml.runtime.rows import Array, Indices, count_blocks
 
 if TYPE_CHECKING:
     from rpml.method.settings import FitInputs, FitSettings
@@ -114,7 +113,7 @@ def size_within(spectrum: Spectrum, shape: tuple[int, int], settings: FitSetting
     return size
 
 
-def scatter_rows(inputs: FitInputs, rng: np.random.Generator) -> NDArray[np.intp]:
+def scatter_rows(inputs: FitInputs, rng: np.random.Generator) -> Indices:
     """Which rows to choose a whitening on, those in classes and pairs first."""
     n = len(inputs.groups)
     rows = sample_rows(inputs.groups, const.SCATTER_ROWS, rng)

@@ -22,14 +22,13 @@ from rpml.method.whitening.groups import drop_singles, within_scatter
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
     Estimate,
-    Index,
     columns,
     random_halves,
     similarities,
 )
 from rpml.runtime.errors import counted
 from rpml.runtime.intervals import mean_interval
-from rpml.runtime.rows import Array, Labels, unit_rows
+from rpml.runtime.rows import Array, Indices, Labels, unit_rows
 from rpml.runtime.threads import single_blas_thread, transposed_times
 
 
@@ -39,7 +38,7 @@ def count_pairs(labels: Labels) -> int:
     return int(np.maximum(sizes - 1, 0).sum())
 
 
-def with_labeled(rows: Index, labels: Labels, rng: np.random.Generator) -> Index:
+def with_labeled(rows: Indices, labels: Labels, rng: np.random.Generator) -> Indices:
     """A sample of rows with (many) labeled ones added: they are few and say most."""
     labeled, limit = np.flatnonzero(labels >= 0), const.SCATTER_ROWS
     return np.union1d(rows, rng.permutation(labeled)[: max(limit // 2, limit - len(rows))])
@@ -110,7 +109,7 @@ def held_out_gains(
     return gains
 
 
-def _judged(labels: Labels, rng: np.random.Generator) -> Index:
+def _judged(labels: Labels, rng: np.random.Generator) -> Indices:
     """Rows that judge labels: at most half of them labeled, and classes stay together."""
     order, limit = rng.permutation(len(labels)), const.JUDGED_ROWS
     labeled = order[labels[order] >= 0]
@@ -122,7 +121,7 @@ def _judged(labels: Labels, rng: np.random.Generator) -> Index:
     return np.sort(np.concatenate([labeled, others]))
 
 
-def _log_ranks(rows: Array, classes: Labels, queries: Index) -> Array:
+def _log_ranks(rows: Array, classes: Labels, queries: Indices) -> Array:
     """log(1 + how many labeled rows of other classes are nearer to a query than any of its own)."""
     labeled = np.flatnonzero(classes >= 0)
     similarity = similarities(rows[labeled], np.searchsorted(labeled, queries))

@@ -25,8 +25,6 @@ from rpml.method.whitening import constants as const
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
     Estimate,
-    Index,
-    Mask,
     columns,
     cross_fitted_correlation,
     mean_log_ranks,
@@ -37,7 +35,7 @@ from rpml.method.whitening.neighborhoods import (
 )
 from rpml.runtime.errors import counted
 from rpml.runtime.intervals import Interval, mean_interval
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, Indices, Mask
 from rpml.runtime.threads import single_blas_thread, times
 
 
@@ -292,7 +290,7 @@ class RankGains:
         return self._plain_ranks - self._log_ranks(rows, self._neighbors)
 
     @cached_property
-    def _neighbors(self) -> list[Index]:
+    def _neighbors(self) -> list[Indices]:
         return [self._nearest(self._principal(~seen)) for seen in self._seen]
 
     @cached_property
@@ -304,10 +302,10 @@ class RankGains:
         data = self._tested
         return np.asarray(columns(data.W, half) * data.deviations[half].astype(data.W.dtype))
 
-    def _nearest(self, rows: Array) -> Index:
+    def _nearest(self, rows: Array) -> Indices:
         return nearest_others(rows, self._queries, const.JUDGED_NEIGHBORS)
 
-    def _log_ranks(self, rows: list[Array], neighbors: list[Index]) -> Array:
+    def _log_ranks(self, rows: list[Array], neighbors: list[Indices]) -> Array:
         """(n_queries,), the mean over the halves of the axes."""
         views = zip(rows, neighbors, strict=True)
         return np.asarray(np.mean([mean_log_ranks(Z, self._queries, N) for Z, N in views], axis=0))

@@ -19,7 +19,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from rpml.method.graph.heaps import nearest_others
@@ -28,7 +27,6 @@ from rpml.method.whitening.evidence import PairEvidence, ScatterChoice, gain_tex
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
     Estimate,
-    Index,
     cross_fitted_correlation,
     mean_log_ranks,
     random_halves,
@@ -36,10 +34,10 @@ from rpml.method.whitening.neighborhoods import (
 )
 from rpml.runtime.errors import counted
 from rpml.runtime.intervals import mean_interval
-from rpml.runtime.rows import Array, unit_rows
+from rpml.runtime.rows import Array, Indices, unit_rows
 from rpml.runtime.threads import single_blas_thread, transposed_times
 
-Groups = NDArray[np.intp]
+Groups = Indices
 
 
 def drop_singles(groups: Groups) -> Groups:
@@ -88,7 +86,7 @@ def group_scatter(data: Coordinates, groups: Groups, rng: np.random.Generator) -
     if np.trace(scatter) <= const.SIGNIFICANT * np.square(data.deviations).sum():
         return np.eye(data.W.shape[1]), ScatterChoice("groups", np.inf, {})
 
-    def estimate(instances: Index) -> Array:
+    def estimate(instances: Indices) -> Array:
         rows = np.isin(of_row, instances)
         return within_scatter(data.subset(rows), trusted[rows])
 
@@ -133,7 +131,7 @@ def groups_help(by_groups: ScatterChoice, data: Coordinates, rng: np.random.Gene
     `data` has one row per instance.
     """
 
-    def estimate(rows: Index) -> Array:
+    def estimate(rows: Indices) -> Array:
         correlation = cross_fitted_correlation(data.subset(rows), const.JUDGED_REPEATS, rng)
         return scatter_of(correlation, data.deviations)
 
@@ -147,7 +145,7 @@ def groups_help(by_groups: ScatterChoice, data: Coordinates, rng: np.random.Gene
 
 def cross_agreement(
     data: Coordinates,
-    estimate: Callable[[Index], Array],
+    estimate: Callable[[Indices], Array],
     shrinkages: tuple[float, ...],
     rng: np.random.Generator,
 ) -> dict[float, float]:
@@ -185,21 +183,21 @@ def no_groups(n: int) -> Groups:
     return np.full(n, -1, np.intp)
 
 
-def representatives(groups: Groups) -> tuple[Index, Index]:
+def representatives(groups: Groups) -> tuple[Indices, Indices]:
     """(the first row of each instance, a group or an ungrouped row; the instance of each row)."""
     instances = np.where(groups >= 0, groups, groups.max() + 1 + np.arange(len(groups)))
     _, first, of_row = np.unique(instances, return_index=True, return_inverse=True)
     return first, of_row
 
 
-def group_means(Z: Array, of_row: Index) -> Array:
+def group_means(Z: Array, of_row: Indices) -> Array:
     sizes = np.bincount(of_row, minlength=1)
     ends = np.ones(len(Z), Z.dtype), (of_row, np.arange(len(Z)))
     sums = sparse.csr_matrix(ends, shape=(len(sizes), len(Z))) @ Z
     return np.asarray(sums / np.maximum(sizes, 1)[:, None].astype(Z.dtype))
 
 
-def sample_rows(groups: Groups, limit: int, rng: np.random.Generator) -> Index:
+def sample_rows(groups: Groups, limit: int, rng: np.random.Generator) -> Indices:
     """At most `limit` rows, whole groups at a time."""
     if len(groups) <= limit:
         return np.arange(len(groups))
@@ -212,14 +210,14 @@ def sample_rows(groups: Groups, limit: int, rng: np.random.Generator) -> Index:
     return np.flatnonzero(np.isin(of_row, retained))
 
 
-def with_paired(rows: Index, pairs: Index, n: int, rng: np.random.Generator) -> Index:
+def with_paired(rows: Indices, pairs: Indices, n: int, rng: np.random.Generator) -> Indices:
     """A sample of the n rows with the rows of many pairs added."""
     if len(rows) == n:
         return rows
     return np.union1d(rows, rng.permutation(pairs)[: const.SCATTER_ROWS // 4])
 
 
-def pairs_within(pairs: Index, rows: Index, n: int) -> Index:
+def pairs_within(pairs: Indices, rows: Indices, n: int) -> Indices:
     """The pairs among some of the n rows, by their positions there."""
     position = np.full(n, -1, np.intp)
     position[rows] = np.arange(len(rows))
@@ -229,7 +227,7 @@ def pairs_within(pairs: Index, rows: Index, n: int) -> Index:
 
 @single_blas_thread()
 def pair_scatter(
-    data: Coordinates, pairs: Index, prior: Estimate, rng: np.random.Generator
+    data: Coordinates, pairs: Indices, prior: Estimate, rng: np.random.Generator
 ) -> Estimate:
     """The scatter that the rows give without pairs, refined by pairs that are clearly of use.
 
@@ -266,7 +264,7 @@ def pair_scatter(
 
 
 def right_rate(
-    data: Coordinates, folds: list[Index], prior: Array, rng: np.random.Generator
+    data: Coordinates, folds: list[Indices], prior: Array, rng: np.random.Generator
 ) -> float:
     """Share of correct pairs, from below: how many fewer of them are far apart than random rows.
 
@@ -285,7 +283,7 @@ def right_rate(
     return float(np.clip(np.mean(rates), 0.0, 1.0))
 
 
-def refined_scatter(data: Coordinates, pairs: Index, rate: float, prior: Array) -> Array:
+def refined_scatter(data: Coordinates, pairs: Indices, rate: float, prior: Array) -> Array:
     """D (I - C) D, where C blends the correlation across correct pairs with that of the prior.
 
     The variance of the former falls with rate^2 times the number of pairs; the more there are,
@@ -299,7 +297,7 @@ def refined_scatter(data: Coordinates, pairs: Index, rate: float, prior: Array) 
     return scatter_of((axes * np.minimum(values, top)) @ axes.T, data.deviations)
 
 
-def pair_correlation(W: Array, pairs: Index) -> Array:
+def pair_correlation(W: Array, pairs: Indices) -> Array:
     """Symmetric correlation of the columns of W across the pairs."""
     A, B = W[pairs[:, 0]], W[pairs[:, 1]]
     both = np.concatenate([A, B])
@@ -309,7 +307,7 @@ def pair_correlation(W: Array, pairs: Index) -> Array:
 
 
 def _best_shrinkage(
-    data: Coordinates, pairs: Index, rate: float, prior: Array, rng: np.random.Generator
+    data: Coordinates, pairs: Indices, rate: float, prior: Array, rng: np.random.Generator
 ) -> float:
     """The shrinkage by which a third of the rows rank each other's pairs best.
 
@@ -333,7 +331,7 @@ def _best_shrinkage(
     return const.PAIR_SHRINKAGES[best]
 
 
-def _log_ranks(rows: Array, pairs: Index) -> Array:
+def _log_ranks(rows: Array, pairs: Indices) -> Array:
     return mean_log_ranks(rows, pairs[:, 0], pairs[:, 1:])
 
 
@@ -341,5 +339,5 @@ def _embed(data: Coordinates, scatter: Array, shrinkage: float) -> Array:
     return unit_rows(data.embed(scatter, data.every, shrinkage, data.n_components))
 
 
-def _similarity(rows: Array, pairs: Index) -> Array:
+def _similarity(rows: Array, pairs: Indices) -> Array:
     return np.asarray(np.einsum("ij,ij->i", rows[pairs[:, 0]], rows[pairs[:, 1]]))

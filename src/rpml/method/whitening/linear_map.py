@@ -13,6 +13,7 @@ from scipy.linalg import blas
 from rpml.method.whitening import constants as const
 from rpml.runtime.rows import (
     Array,
+    Indices,
     check_finite,
     float_dtype,
     row_blocks,
@@ -209,7 +210,7 @@ def sign_of_largest(axes: Array) -> Array:
     return np.where(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])] < 0, -1.0, 1.0)
 
 
-def _significant(variances: Array, size: int, rounding: float) -> NDArray[np.intp]:
+def _significant(variances: Array, size: int, rounding: float) -> Indices:
     """Indices of the eigenvalues above rounding error, largest first."""
     order = np.arange(len(variances))[::-1]
     threshold = float(variances.max(initial=0.0)) * size * const.SIGNIFICANT

@@ -21,14 +21,11 @@ from rpml.method.graph.heaps import nearest_by_unions
 from rpml.method.whitening import constants as const
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum
 from rpml.runtime.compiled import VECTORIZED, compiled
-from rpml.runtime.rows import Array, float_dtype, unit_rows
+from rpml.runtime.rows import Array, Indices, Mask, float_dtype, unit_rows
 from rpml.runtime.threads import outer, times, transposed_times
 
 if TYPE_CHECKING:
     from rpml.method.whitening.evidence import ScatterChoice
-
-Mask = NDArray[np.bool_]
-Index = NDArray[np.intp]
 
 
 Estimate = tuple[Array, "ScatterChoice"]
@@ -80,7 +77,7 @@ class Coordinates:
 
 def coordinates(
     X: Array,
-    rows: NDArray[np.intp],
+    rows: Indices,
     spectrum: Spectrum,
     unit_input: bool,
     n_components: int,
@@ -93,9 +90,7 @@ def coordinates(
     return Coordinates(W, np.sqrt(spectrum.variances[:q]), n_components)
 
 
-def projected(
-    X: Array, rows: NDArray[np.intp], spectrum: Spectrum, unit_input: bool, q: int
-) -> Array:
+def projected(X: Array, rows: Indices, spectrum: Spectrum, unit_input: bool, q: int) -> Array:
     """Return (n, q), the given rows of X along the leading axes in their standard deviations."""
     deviations = np.sqrt(spectrum.variances[:q])
     to_axes = (spectrum.axes[:, :q] / deviations).astype(np.float32)
@@ -271,7 +266,7 @@ def random_halves(q: int, rng: np.random.Generator) -> Mask:
     return np.stack([first, ~first], axis=1).ravel()[:q]
 
 
-def similarities(rows: Array, queries: Index | None = None) -> Array:
+def similarities(rows: Array, queries: Indices | None = None) -> Array:
     """Cosines of the queries, or all rows, to all rows; to itself below any cosine."""
     rows = unit_rows(rows)
     similarity = outer(rows) if queries is None else times(rows[queries], rows.T)
@@ -281,7 +276,7 @@ def similarities(rows: Array, queries: Index | None = None) -> Array:
 
 
 @compiled(VECTORIZED)
-def count_higher(scores: Array, rows: Index, chosen: Index) -> Index:
+def count_higher(scores: Array, rows: Indices, chosen: Indices) -> Indices:
     """[i]: how many scores of row rows[i] are higher than its score in the column chosen[i]."""
     counts = np.empty(len(rows), np.int64)
     for i in range(len(rows)):
@@ -293,7 +288,7 @@ def count_higher(scores: Array, rows: Index, chosen: Index) -> Index:
     return counts
 
 
-def mean_log_ranks(rows: Array, queries: Index, chosen: Index) -> Array:
+def mean_log_ranks(rows: Array, queries: Indices, chosen: Indices) -> Array:
     """Per query, the mean of log(1 + rank) of chosen rows among all rows; rank 0 is the nearest."""
     at = np.repeat(np.arange(len(queries)), chosen.shape[1])
     ranks = count_higher(similarities(rows, queries), at, np.ascontiguousarray(chosen).ravel())

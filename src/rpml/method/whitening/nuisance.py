@@ -23,10 +23,8 @@ from rpml.method.whitening import constants as const
 from rpml.method.whitening.groups import group_means
 from rpml.method.whitening.neighborhoods import similarities, whitening_map
 from rpml.runtime.compiled import VECTORIZED, compiled
-from rpml.runtime.rows import Array, top_columns
+from rpml.runtime.rows import Array, Indices, top_columns
 from rpml.runtime.threads import times, transposed_times
-
-Index = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Nuisance:
 
     columns: tuple[NDArray[np.generic], ...]
     """Each (n,): integer codes, -1 where unknown, or standardized numbers, NaN where unknown."""
-    values: Index
+    values: Indices
     """(n,) the value of all columns together, -1 where one is unknown."""
 
     def subset(self, rows: NDArray[np.generic]) -> Nuisance:
@@ -99,7 +97,7 @@ def _explained(Y: Array, column: NDArray[np.generic]) -> tuple[Array, Array, flo
     return centered / np.sqrt(len(counts)), fitted, float(np.mean(1 / np.maximum(counts, 1)))
 
 
-def comparable_rows(values: Index, rng: np.random.Generator) -> Index:
+def comparable_rows(values: Indices, rng: np.random.Generator) -> Indices:
     """Which rows to look for neighbors across values: a sample, of values with enough rows."""
     counts = np.bincount(values[values >= 0])
     # few values, so that each has rows to choose from; the same ones in all rows and in a sample
@@ -109,7 +107,7 @@ def comparable_rows(values: Index, rng: np.random.Generator) -> Index:
     return np.sort(rng.permutation(rows)[: const.MAX_CROSS_ROWS])
 
 
-def cross_pairs(rows: Array, values: Index, k: int = 1) -> Index:
+def cross_pairs(rows: Array, values: Indices, k: int = 1) -> Indices:
     """Return (m, 2) rows of different values that are each other's k nearest of these values."""
     order = np.argsort(values, kind="stable")
     names = np.unique(values[order], return_inverse=True)[1]
@@ -132,7 +130,7 @@ LANES = 1024  # columns of the similarities that are read together: they stay in
 
 
 @compiled(VECTORIZED)
-def mean_of_nearest(similarity: Array, bounds: Index, out: Array) -> None:
+def mean_of_nearest(similarity: Array, bounds: Indices, out: Array) -> None:
     """Set out[v, i] to the mean of the largest similarities of row i to the rows of value v."""
     n, largest = len(similarity), np.empty((HUB, LANES), similarity.dtype)
     for start in range(0, n, LANES):
@@ -152,7 +150,7 @@ def mean_of_nearest(similarity: Array, bounds: Index, out: Array) -> None:
 
 
 @compiled(VECTORIZED)
-def nearest_by_value(similarity: Array, bounds: Index, hubs: Array, nearest: Index) -> None:
+def nearest_by_value(similarity: Array, bounds: Indices, hubs: Array, nearest: Indices) -> None:
     """Fill nearest[:, v, i] with the rows of value v, not its own, that are nearest to row i.
 
     By CSLS; equally near rows come in their order.
@@ -180,7 +178,7 @@ def nearest_by_value(similarity: Array, bounds: Index, hubs: Array, nearest: Ind
                     nearest[rank, v, start : start + width] = found[:width]
 
 
-def cross_triplets(rows: Array, values: Index, limit: int, rng: np.random.Generator) -> Index:
+def cross_triplets(rows: Array, values: Indices, limit: int, rng: np.random.Generator) -> Indices:
     """Return (m, 3): an anchor, its nearest row of another value, a near one of its own value.
 
     The paper's triplets with this knowledge: the positive shows the same although the nuisance
@@ -227,7 +225,7 @@ class CrossScatter:
         return share / (1 - share) * size / len(self.scatter)
 
 
-def pair_differences(Y: Array, pairs: Index) -> Array:
+def pair_differences(Y: Array, pairs: Indices) -> Array:
     """Return half the mean of (y_i - y_j)(y_i - y_j)' over pairs: the Laplacian of their graph."""
     ends = np.ones(2 * len(pairs), Y.dtype), (pairs.T.ravel(), pairs[:, ::-1].T.ravel())
     graph = sparse.csr_matrix(ends, shape=(len(Y), len(Y)))
@@ -237,7 +235,7 @@ def pair_differences(Y: Array, pairs: Index) -> Array:
 
 
 def cross_scatter(
-    Y: Array, values: Index, spread: Array, prior: Array, size: int, k: int = 1
+    Y: Array, values: Indices, spread: Array, prior: Array, size: int, k: int = 1
 ) -> CrossScatter:
     """Return the scatter of pairs across values, found again in the space it gives.
 

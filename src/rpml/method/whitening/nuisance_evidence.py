@@ -25,7 +25,6 @@ from rpml.method.whitening.linear_map import Preprocessing, Spectrum
 from rpml.method.whitening.neighborhoods import (
     Coordinates,
     Estimate,
-    Mask,
     count_higher,
     cross_fitted_correlation,
     random_halves,
@@ -36,14 +35,13 @@ from rpml.method.whitening.neighborhoods import (
 )
 from rpml.method.whitening.nuisance import (
     CrossScatter,
-    Index,
     Nuisance,
     comparable_rows,
     cross_pairs,
     cross_scatter,
     removal,
 )
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, Indices, Mask
 from rpml.runtime.threads import single_blas_thread, times
 
 
@@ -79,7 +77,7 @@ class KnownRows:
         """The shares of shrinkage that are tried."""
         return const.QUERY_SHARES if self.only_queries else const.CROSS_SHARES
 
-    def subset(self, rows: Index) -> KnownRows:
+    def subset(self, rows: Indices) -> KnownRows:
         nuisance = self.nuisance.subset(rows)
         return replace(self, Y=self.Y[rows], nuisance=nuisance, asks=self.asks[rows])
 
@@ -95,12 +93,12 @@ class View:
 
     shortened: Array
     """(n, q / 2) the rows on these axes, after the removal."""
-    made: Index
+    made: Indices
     """The rows that made the maps."""
     maps: dict[float, Array]
     """Of these axes, per share of shrinkage."""
     size: int
-    asked: Index
+    asked: Indices
     """(m, 2) mutual neighbors on the other axes, of which the first did not make the maps."""
     ranks: Array
     """Of the second for the first by the usual map, PCA and that of each share; not of all m."""
@@ -259,7 +257,7 @@ def _share(gain: float) -> str:
     return f"{1 - np.exp(-abs(gain)):.0%}"
 
 
-def shared(Y: Array, values: Index, asks: Mask, rng: np.random.Generator) -> tuple[float, float]:
+def shared(Y: Array, values: Indices, asks: Mask, rng: np.random.Generator) -> tuple[float, float]:
     """Return how often a row's nearest row has its value, and how often a random one has."""
     known = rng.permutation(comparable_rows(values, rng))[: const.CHECKED_ROWS]
     names, asking = values[known], np.flatnonzero(asks[known])
@@ -288,7 +286,7 @@ def _views(rows: KnownRows, rng: np.random.Generator) -> Iterator[View]:
                 yield view
 
 
-def neighborhood_scatter(rows: KnownRows, made: Index, rng: np.random.Generator) -> Array:
+def neighborhood_scatter(rows: KnownRows, made: Indices, rng: np.random.Generator) -> Array:
     """Return the scatter within neighborhoods of the rows that make a map."""
     if not rows.choice.whitens:
         return rows.prior
@@ -299,7 +297,7 @@ def neighborhood_scatter(rows: KnownRows, made: Index, rng: np.random.Generator)
     return scatter_of(cross_fitted_correlation(data, repeats, rng), deviations)
 
 
-def _view(rows: KnownRows, made: Index, prior: Array, seen: Mask, asked: Index) -> View | None:
+def _view(rows: KnownRows, made: Indices, prior: Array, seen: Mask, asked: Indices) -> View | None:
     """Return the maps that the rows `made` make on some axes; None if values have too few rows."""
     known = made[rows.nuisance.values[made] >= 0]
     counts = np.bincount(rows.nuisance.values[known])
@@ -325,13 +323,13 @@ def _view(rows: KnownRows, made: Index, prior: Array, seen: Mask, asked: Index) 
     return View(shortened, frequent, maps, size, asked, ranks)
 
 
-def _shortened(rows: KnownRows, made: Index, Y: Array) -> tuple[Array, Array]:
+def _shortened(rows: KnownRows, made: Indices, Y: Array) -> tuple[Array, Array]:
     """Return the removal that the rows `made` give on some of the axes, and the rows after it."""
     K = removal(Y[made], rows.nuisance.subset(made).columns)[0]
     return K, times(Y, K.astype(Y.dtype))
 
 
-def _mutual(rows: KnownRows, seen: Mask) -> Index:
+def _mutual(rows: KnownRows, seen: Mask) -> Indices:
     """Return (m, 2) mutual neighbors across values on half of the axes, in both orders."""
     known = np.flatnonzero(rows.nuisance.values >= 0)
     Y = _shortened(rows, known, np.compress(seen, rows.Y, axis=1))[1]
@@ -339,7 +337,7 @@ def _mutual(rows: KnownRows, seen: Mask) -> Index:
     return np.concatenate([pairs, pairs[:, ::-1]])
 
 
-def log_ranks(rows: KnownRows, embeddings: list[Array], pairs: Index) -> Array:
+def log_ranks(rows: KnownRows, embeddings: list[Array], pairs: Indices) -> Array:
     """Return (n_pairs, n_embeddings): log(1 + rank) of the second row of each pair by the first.
 
     Among the documents, or all rows; less its mean over random rows, so that negative values are

@@ -18,6 +18,7 @@ from rpml.pages.explorer.index import NearestRows
 from rpml.pages.explorer.uploads import Upload
 from rpml.pages.layout import layout_note
 from rpml.runtime.context import Json
+from rpml.runtime.rows import Indices, Mask
 
 Query = Mapping[str, str]
 T = TypeVar("T")
@@ -220,7 +221,7 @@ class Answers:
     def _clusters(self) -> Clusters:
         return ready(self.catalog.clusters, "the clusters are")
 
-    def _chosen(self, query: Query) -> tuple[Clusters, int, NDArray[np.intp]]:
+    def _chosen(self, query: Query) -> tuple[Clusters, int, Indices]:
         """Return the clusters, the position of the requested one, and its rows."""
         clusters, name = self._clusters(), integer(query, "cluster", -1)
         position = clusters.position(name)
@@ -328,7 +329,7 @@ class Answers:
             self._sorted[name] = keys
         return self._sorted[name]
 
-    def _passes(self, name: str, condition: str) -> NDArray[np.bool_]:
+    def _passes(self, name: str, condition: str) -> Mask:
         """Return which rows pass a filter: comparisons of numbers, else a substring."""
         values = self._values(name)
         compared = _CONDITION.findall(condition)
@@ -342,7 +343,7 @@ class Answers:
         return np.array([wanted in value.casefold() for value in values])
 
 
-def _shown_parent(parents: NDArray[np.intp], row: int, shown: set[int]) -> int:
+def _shown_parent(parents: Indices, row: int, shown: set[int]) -> int:
     """Return the nearest ancestor that is shown; the row itself at the root."""
     at = int(parents[row])
     while at not in shown and parents[at] != at:

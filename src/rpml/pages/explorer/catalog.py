@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 import rpml
 from rpml.estimator import RPML
@@ -19,7 +18,7 @@ from rpml.pages.items import Category, Items, encode_category, fitted_on
 from rpml.pages.layout import linked_maps, quantized
 from rpml.runtime.context import Json, data_digest
 from rpml.runtime.errors import InputError, ModelFormatError
-from rpml.runtime.rows import Array, Labels
+from rpml.runtime.rows import Array, Indices, Labels, Mask
 from rpml.runtime.threads import single_blas_thread, using_threads
 
 logger = logging.getLogger(__name__)
@@ -91,7 +90,7 @@ class Catalog:
             columns[f"{name} (metadata)" if name in columns else name] = column
         return columns
 
-    def find(self, text: str) -> NDArray[np.intp]:
+    def find(self, text: str) -> Indices:
         """Return rows that contain the text in any column but the cluster, an exact id first."""
         wanted = text.casefold()
         if not wanted:
@@ -121,7 +120,7 @@ class Catalog:
         titles = {c: clusters.title(c) if clusters else str(c) for c in np.unique(labels).tolist()}
         return encode_category([None if c < 0 else titles[c] for c in labels.tolist()])
 
-    def across(self, name: str, row: int) -> NDArray[np.bool_]:
+    def across(self, name: str, row: int) -> Mask:
         """Return the rows with another known value of a nuisance than a row has."""
         values = np.array(self.items.metadata[name])
         return np.asarray((values != values[row]) & (values != ""))

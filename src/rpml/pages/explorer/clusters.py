@@ -12,7 +12,7 @@ from rpml.estimator import RPML
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.clustering.pseudo_labels import as_clusterer
 from rpml.pages.explorer.index import ExactIndex
-from rpml.runtime.rows import Array, Labels, slices
+from rpml.runtime.rows import Array, Indices, Integers, Labels, slices
 
 _NEAREST = 10
 _MEMBERS = 12  # members per cluster whose neighbors are searched
@@ -33,11 +33,11 @@ class Clusters:
     """
 
     labels: Labels
-    names: NDArray[np.intp]
-    sizes: NDArray[np.intp]
-    modes: NDArray[np.intp]
+    names: Indices
+    sizes: Indices
+    modes: Indices
     impurity: NDArray[np.float64]
-    parents: NDArray[np.intp] | None
+    parents: Indices | None
     words: list[list[str]]
 
     def title(self, name: int) -> str:
@@ -46,7 +46,7 @@ class Clusters:
         words = self.words[at] if self.words and at is not None else []
         return f"{name}: {', '.join(words)}" if words else str(name)
 
-    def ordered(self, sort: str) -> NDArray[np.intp]:
+    def ordered(self, sort: str) -> Indices:
         """Return positions of the clusters: largest first, least pure first, or by number."""
         if sort == "impurity":
             return np.lexsort((-self.sizes, -np.nan_to_num(self.impurity, nan=-1.0)))
@@ -58,14 +58,14 @@ class Clusters:
         at = int(np.searchsorted(self.names, name))
         return at if at < len(self.names) and self.names[at] == name else None
 
-    def members(self, name: int) -> NDArray[np.intp]:
+    def members(self, name: int) -> Indices:
         return np.flatnonzero(self.labels == name)
 
 
 def find_clusters(
-    labels: NDArray[np.intp],
+    labels: Indices,
     embedding: ExactIndex,
-    parents: NDArray[np.intp] | None,
+    parents: Indices | None,
     rng: np.random.Generator,
     texts: Sequence[str] | None = None,
 ) -> Clusters:
@@ -83,7 +83,7 @@ def find_clusters(
     return Clusters(labels, names, sizes, modes, impurity, parents, words)
 
 
-def _centrality(rows: NDArray[np.intp], codes: NDArray[np.intp], embedding: ExactIndex) -> Array:
+def _centrality(rows: Indices, codes: Indices, embedding: ExactIndex) -> Array:
     """Return the inner product of each row and the sum of its cluster."""
     n = int(codes.max(initial=-1)) + 1
     members = sparse.csr_matrix(
@@ -97,7 +97,7 @@ def _centrality(rows: NDArray[np.intp], codes: NDArray[np.intp], embedding: Exac
 
 
 def _impurity(
-    labels: NDArray[np.intp], embedding: ExactIndex, rng: np.random.Generator
+    labels: Indices, embedding: ExactIndex, rng: np.random.Generator
 ) -> NDArray[np.float64]:
     """Measure impurity over min(10, size - 1) neighbors per member, so that it can be 0.
 
@@ -121,9 +121,7 @@ def _impurity(
     return np.where(total > 0, others / np.maximum(total, 1), np.nan)
 
 
-def ascent_tree(
-    model: RPML, X: Array, labels: Labels | None
-) -> tuple[Labels, NDArray[np.intp] | None]:
+def ascent_tree(model: RPML, X: Array, labels: Labels | None) -> tuple[Labels, Indices | None]:
     """Return the clusters of the rows, those of the fit if it made any, and the ascent tree.
 
     The model's Authority Ascent Shift is run again. There is no tree if the labels come from
@@ -140,7 +138,7 @@ def ascent_tree(
     return labels, np.asarray(ascent.parents_, np.intp) if reproduced else None
 
 
-def same_partition(one: NDArray[np.integer], other: NDArray[np.integer]) -> bool:
+def same_partition(one: Integers, other: Integers) -> bool:
     """Whether two labelings differ only in the names of the clusters."""
     pairs = np.unique(np.stack([one, other]), axis=1)
     return bool(pairs.shape[1] == len(np.unique(one)) == len(np.unique(other)))
@@ -152,7 +150,7 @@ _MAX_WORDS = 50_000  # the most frequent ones
 _RATIO = 1.5  # a word must be more frequent than in all texts by this factor
 
 
-def distinctive_words(texts: Sequence[str], codes: NDArray[np.intp]) -> list[list[str]]:
+def distinctive_words(texts: Sequence[str], codes: Indices) -> list[list[str]]:
     """Return up to three words per cluster that contribute most to its divergence from all texts.
 
     A word scores s log(s / t), where s is its share of the texts of the cluster and t its share of

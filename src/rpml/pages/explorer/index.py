@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from rpml.method.calibration import SimilarityScale
 from rpml.method.graph.heaps import nearest_rows
 from rpml.runtime.compiled import VECTORIZED, compiled
-from rpml.runtime.rows import Array, row_blocks, top_k, unit_rows
+from rpml.runtime.rows import Array, Floats, Indices, Mask, row_blocks, top_k, unit_rows
 from rpml.runtime.threads import run_chunks
 
 _BYTES_PER_THREAD = 2**25  # a shorter scan ends before a second thread has started
 _ROUNDING = 1e-5  # upper bound for sums in single precision
 
 
-NearestRows = tuple[NDArray[np.intp], NDArray[np.float32]]
+NearestRows = tuple[Indices, Floats]
 """Rows, nearest first, and their cosine similarities."""
 
 
@@ -29,10 +29,10 @@ class ExactIndex:
 
     def __init__(self, X: Array) -> None:
         n, d = X.shape
-        self.rows: NDArray[np.float32] = np.empty((n, d), np.float32)
+        self.rows: Floats = np.empty((n, d), np.float32)
         self._codes: NDArray[np.int8] = np.empty((n, d), np.int8)
-        self._scales: NDArray[np.float32] = np.empty(n, np.float32)
-        self._errors: NDArray[np.float32] = np.empty(n, np.float32)
+        self._scales: Floats = np.empty(n, np.float32)
+        self._errors: Floats = np.empty(n, np.float32)
         for part, block in row_blocks(X):
             self.rows[part] = unit_rows(block)
             rows = self.rows[part]
@@ -55,15 +55,13 @@ class ExactIndex:
     def n_dims(self) -> int:
         return int(self.rows.shape[1])
 
-    def near_row(self, row: int, k: int, among: NDArray[np.bool_] | None = None) -> NearestRows:
+    def near_row(self, row: int, k: int, among: Mask | None = None) -> NearestRows:
         """Return the k nearest other rows of a row, of all rows or `among` some."""
         among = np.ones(len(self), bool) if among is None else among.copy()
         among[row] = False
         return self.near_vector(self.rows[row], k, among)
 
-    def near_vector(
-        self, vector: Array, k: int, among: NDArray[np.bool_] | None = None
-    ) -> NearestRows:
+    def near_vector(self, vector: Array, k: int, among: Mask | None = None) -> NearestRows:
         query = unit_rows(np.asarray(vector)[None])[0].astype(np.float32)
         n = len(self)
         k = min(k, n if among is None else int(among.sum()))
@@ -84,7 +82,7 @@ class ExactIndex:
         best = top_k(scores, k)
         return candidates[best], scores[best]
 
-    def nearest_rows(self, queries: NDArray[np.intp], k: int) -> NDArray[np.intp]:
+    def nearest_rows(self, queries: Indices, k: int) -> Indices:
         """Return the nearest other rows of many rows, nearest first, as (q, k)."""
         k = min(k, len(self) - 1)
         return nearest_rows(self.rows[queries], self.rows, k, own=queries)[1]
@@ -93,9 +91,9 @@ class ExactIndex:
 @compiled(VECTORIZED)
 def _scan(
     codes: NDArray[np.int8],
-    scales: NDArray[np.float32],
-    query: NDArray[np.float32],
-    out: NDArray[np.float32],
+    scales: Floats,
+    query: Floats,
+    out: Floats,
     start: int,
     stop: int,
 ) -> None:

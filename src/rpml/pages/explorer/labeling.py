@@ -15,7 +15,6 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from rpml.estimator import RPML
@@ -32,7 +31,7 @@ from rpml.runtime.context import Json, Progress
 from rpml.runtime.errors import InputError, explained, one_line
 from rpml.runtime.files import atomic_output, check_output, locked
 from rpml.runtime.intervals import interval, paired
-from rpml.runtime.rows import Array, sorted_sample
+from rpml.runtime.rows import Array, Indices, sorted_sample
 
 logger = logging.getLogger(__name__)
 HEADER = ["id", "label"]
@@ -68,7 +67,7 @@ class LabelStore:
         counts = Counter(label for label in self.labels if label is not None)
         return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
 
-    def rows_of(self, label: str) -> NDArray[np.intp]:
+    def rows_of(self, label: str) -> Indices:
         return np.flatnonzero([other == label for other in self.labels])
 
     def assign(self, rows: Sequence[int], label: str | None) -> int:

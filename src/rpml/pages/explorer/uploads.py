@@ -18,7 +18,7 @@ from rpml.io.features.numpy_files import read_npy_header
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.pages.items import thumbnail
 from rpml.runtime.errors import InputError, counted, explained
-from rpml.runtime.rows import Array
+from rpml.runtime.rows import Array, Floats
 
 if TYPE_CHECKING:
     from rpml.vision.backbone import Backbone
@@ -30,7 +30,7 @@ MAX_IMAGE_BYTES = 20 * 2**20
 MAX_IMAGE_PIXELS = 40_000_000
 UPLOAD_SIDE = 400  # pixels of an uploaded image in the page
 
-Describe = Callable[[bytes], tuple[NDArray[np.float32], bytes | None]]
+Describe = Callable[[bytes], tuple[Floats, bytes | None]]
 
 
 def parse_vector(data: bytes, n_features: int) -> NDArray[np.float64]:
@@ -78,7 +78,7 @@ def image_describer(
 
     recipe = replace(recipe, max_pixels=min(recipe.max_pixels, MAX_IMAGE_PIXELS))
 
-    def describe(data: bytes) -> tuple[NDArray[np.float32], bytes | None]:
+    def describe(data: bytes) -> tuple[Floats, bytes | None]:
         with tempfile.TemporaryDirectory(prefix="rpml-") as folder:
             path = Path(folder, "query")
             path.write_bytes(data)

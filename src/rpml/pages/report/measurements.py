@@ -30,7 +30,7 @@ from rpml.pages.report.section import Gallery
 from rpml.runtime.context import Progress
 from rpml.runtime.errors import InputError, counted
 from rpml.runtime.intervals import Interval, interval, paired, share_interval
-from rpml.runtime.rows import Array, sorted_sample
+from rpml.runtime.rows import Array, Indices, Mask, sorted_sample
 
 MODELS = ("rpml", "second")  # keys of the spaces of the models
 MAX_MEASURED = 20_000  # rows; a larger set is sampled
@@ -162,7 +162,7 @@ def _advice(model: RPML, X: Array, seed: int) -> Recommendation:
     return recommend_fitted(X, len(model.components_), own, methods, seed)
 
 
-def _sample_rows(items: Items, n: int, rng: np.random.Generator) -> NDArray[np.intp]:
+def _sample_rows(items: Items, n: int, rng: np.random.Generator) -> Indices:
     """Draw up to MAX_MEASURED rows, labeled ones first, since only they can be scored."""
     labeled = np.flatnonzero(items.labeled_mask)
     if n <= MAX_MEASURED or len(labeled) in (0, n):
@@ -210,7 +210,7 @@ def label_scores(
     }
 
 
-def _recall_score(k: int, hits: Mapping[str, NDArray[np.bool_]], rng: np.random.Generator) -> Score:
+def _recall_score(k: int, hits: Mapping[str, Mask], rng: np.random.Generator) -> Score:
     reading = f"share of items with their own label among the {k} nearest neighbors"
     if k == 1:
         reading = "share of items whose nearest neighbor has the same label"

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rpml.pages.items import Items, fitting_side, thumbnail
 from rpml.runtime.intervals import Interval
+from rpml.runtime.rows import Integers
 
 if TYPE_CHECKING:
     from rpml.pages.report.measurements import Measurements, Score, Space
@@ -136,7 +137,7 @@ LEFT, RIGHT, TOP, BOTTOM = 66, 336, 12, 180  # pixels of the frame, as in macros
 _TICKS = 5  # at most
 _BINS = 32
 
-Values = Sequence[float] | NDArray[np.floating] | NDArray[np.integer]
+Values = Sequence[float] | NDArray[np.floating] | Integers
 Series = tuple[str, str, Values]
 """The name of a line, its color (a class of the style sheet) and its values."""
 Ticks = Sequence[tuple[float, str]]

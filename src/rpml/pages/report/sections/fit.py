@@ -3,7 +3,6 @@
 import sys
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from rpml.estimator import RPML
@@ -14,7 +13,7 @@ from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Cell, Content, Strip, Table, histogram, line_chart
 from rpml.runtime.environment import versions
 from rpml.runtime.errors import counted, one_line
-from rpml.runtime.rows import Labels, sorted_sample
+from rpml.runtime.rows import Indices, Labels, sorted_sample
 
 _MIN_ROWS, _STABILITY_ROWS = 60, 3000  # range in which the stability of clusters is measured
 _HEADINGS = {
@@ -138,7 +137,7 @@ def show_triplets(measurements: Measurements) -> Content | None:
     }
 
 
-def trusted_triplets(model: RPML, count: int = 4) -> tuple[str, NDArray[np.intp], NDArray[np.intp]]:
+def trusted_triplets(model: RPML, count: int = 4) -> tuple[str, Indices, Indices]:
     """Return the most and the least trusted triplets with different anchors, by number.
 
     They are ordered by weight, or by probability if all weights are about equal; the first value
@@ -148,7 +147,7 @@ def trusted_triplets(model: RPML, count: int = 4) -> tuple[str, NDArray[np.intp]
     vary = float(np.ptp(weights)) > _SAME * float(weights.max())
     order = np.argsort(weights if vary else probabilities, kind="stable")
 
-    def pick(ordered: NDArray[np.intp]) -> NDArray[np.intp]:
+    def pick(ordered: Indices) -> Indices:
         _, first = np.unique(model.triplets_[ordered, 0], return_index=True)
         return ordered[np.sort(first)[:count]]
 

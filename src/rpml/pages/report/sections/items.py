@@ -13,10 +13,9 @@ from rpml.pages.layout import grid_order
 from rpml.pages.report.measurements import Measurements
 from rpml.pages.report.section import Content, Strip
 from rpml.runtime.errors import counted
-from rpml.runtime.rows import Array, sorted_sample, unit_rows
+from rpml.runtime.rows import Array, Indices, Integers, sorted_sample, unit_rows
 
 SHOWN = 6  # neighbors per query
-Rows = NDArray[np.intp]
 
 
 def show_maps(measurements: Measurements) -> Content:
@@ -56,8 +55,8 @@ def show_changed(measurements: Measurements) -> Content:
 
 
 def most_changed(
-    before: NDArray[np.integer], after: NDArray[np.integer], count: int, rng: np.random.Generator
-) -> Rows:
+    before: Integers, after: Integers, count: int, rng: np.random.Generator
+) -> Indices:
     """Return the rows that keep the fewest neighbors; ties in random order.
 
     Rows of one region change together, so a row that is a neighbor of an earlier one is skipped.
@@ -195,7 +194,7 @@ def _queries(measurements: Measurements, queries: Array) -> tuple[str, list[Stri
     return sentence, strips
 
 
-def shared(neighbors: NDArray[np.integer], values: NDArray[np.str_]) -> float:
+def shared(neighbors: Integers, values: NDArray[np.str_]) -> float:
     """Return how often the nearest of the rows with a value has the same one."""
     known = values != ""
     same = values == values[neighbors[:, 0]]
