@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from rpml.runtime.errors import InputError, explained, require
-from rpml.runtime.rows import Floats
+from rpml.runtime.rows import Array, Floats
 from rpml.vision.backbone import Convention, find_convention
 
 LITE0 = "efficientnet-lite0"
@@ -168,7 +168,7 @@ def halve() -> nn.Module:
     return nn.MaxPool2d(3, stride=2, ceil_mode=True)
 
 
-def read_weights(path: str | Path) -> dict[str, NDArray[np.floating]]:
+def read_weights(path: str | Path) -> dict[str, Array]:
     """Return the initializers of an ONNX file by name, with ``_`` for ``/``."""
     onnx = require("onnx", "vision", "reading an ONNX backbone")
     numpy_helper = require("onnx.numpy_helper", "vision", "reading an ONNX backbone")

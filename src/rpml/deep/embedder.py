@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 from torch.nn.functional import normalize
 
@@ -18,7 +17,7 @@ from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.context import Context, Progress
 from rpml.runtime.errors import InputError
-from rpml.runtime.rows import Floats, Indices, slices, unit_rows
+from rpml.runtime.rows import Array, Floats, Indices, slices, unit_rows
 from rpml.vision.extract import Failure
 
 POOLINGS = ("mac", "average", "gem")
@@ -59,7 +58,7 @@ class Embedder(nn.Module):
         upper: nn.Module,
         pool: str,
         whitening: Preprocessing,
-        projection: NDArray[np.floating],
+        projection: Array,
         bf16: bool = False,
     ) -> None:
         super().__init__()
@@ -111,7 +110,7 @@ def has_bf16() -> bool:
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-def linear_start(frozen: NDArray[np.floating], dim: int, seed: int) -> RPML:
+def linear_start(frozen: Array, dim: int, seed: int) -> RPML:
     """Fit the linear RPML whose whitening and projection all methods start from.
 
     `frozen` (n_images, n_views, n_channels) are the descriptors before training. The views of an
@@ -154,7 +153,7 @@ def frozen_descriptors(
     return frozen
 
 
-def mean_features(embedder: Embedder, frozen: NDArray[np.floating]) -> Floats:
+def mean_features(embedder: Embedder, frozen: Array) -> Floats:
     """Return whitened features of each image, averaged over its views; unit rows."""
     n, n_views, d = frozen.shape
     with torch.no_grad():

@@ -12,7 +12,6 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from rpml.deep.backbones import Network
@@ -35,7 +34,7 @@ from rpml.method.whitening.linear_map import identity
 from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.errors import InputError, require
 from rpml.runtime.files import atomic_output, check_apart, check_output
-from rpml.runtime.rows import Array, Floats, Indices
+from rpml.runtime.rows import AnyArray, Array, Floats, Indices
 from rpml.vision.backbone import find_sidecar
 from rpml.vision.extract import files_digest
 from rpml.vision.images import ImageFile, Views
@@ -319,9 +318,7 @@ class DeepProtocol:
             )
         return rows, Z
 
-    def _row(
-        self, name: str, title: str, Z: Array, y: NDArray[np.generic], ks: tuple[int, ...]
-    ) -> Json:
+    def _row(self, name: str, title: str, Z: Array, y: AnyArray, ks: tuple[int, ...]) -> Json:
         schedule = self.training.schedule
         scores = {"cosine": scores_of(Z, y, "cosine", ks, schedule.seed)}
         settings = {**asdict(schedule), "history": []}

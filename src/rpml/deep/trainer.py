@@ -18,7 +18,6 @@ from io import BytesIO
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.nn.functional import log_softmax, normalize
 
 from rpml.deep.embedder import Embedder, MultiViewDataset, mean_features, view_agreement
@@ -33,7 +32,7 @@ from rpml.deep.methods.base import (
 )
 from rpml.runtime.context import Arrays, Context, Json, Progress
 from rpml.runtime.errors import InputError, TrainingError
-from rpml.runtime.rows import Indices, unit_rows
+from rpml.runtime.rows import Array, Indices, unit_rows
 from rpml.vision.extract import run_ahead
 
 logger = logging.getLogger(__name__)
@@ -123,7 +122,7 @@ class FeatureDistillation:
 
     def __init__(
         self,
-        features: NDArray[np.floating],
+        features: Array,
         projection: torch.Tensor,
         feature_weight: float,
         neighbor_weight: float,
@@ -170,7 +169,7 @@ class Trainer:
         inputs: MultiViewDataset,
         method: Method,
         schedule: Schedule,
-        frozen: NDArray[np.floating],
+        frozen: Array,
         classes: Indices | None = None,
     ) -> None:
         self.inputs, self.method, self.schedule = inputs, method, schedule

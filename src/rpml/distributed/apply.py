@@ -36,7 +36,7 @@ from rpml.runtime.compiled import compiled
 from rpml.runtime.context import Context, data_digest
 from rpml.runtime.errors import InputError, WriteError, counted
 from rpml.runtime.files import locked
-from rpml.runtime.rows import Array, Indices, slices, sorted_sample
+from rpml.runtime.rows import AnyArray, Array, Indices, slices, sorted_sample
 
 KINDS = ("parquet", "npy")
 ATTEMPTS = 5  # rounds in which no worker could write
@@ -259,10 +259,7 @@ def _best(
 
 @compiled()
 def _insert(
-    scores: NDArray[np.generic],
-    known: tuple[NDArray[np.generic], ...],
-    best: NDArray[np.generic],
-    others: NDArray[np.generic],
+    scores: AnyArray, known: tuple[AnyArray, ...], best: AnyArray, others: AnyArray
 ) -> None:
     """Raise best[i], and insert into others[i], which descends, the scores of row i."""
     query_codes, codes, query_rows, rows = known

@@ -16,7 +16,7 @@ from rpml.method.calibration import expected_gain
 from rpml.method.graph.heaps import nearest_others
 from rpml.runtime.context import data_digest
 from rpml.runtime.errors import counted
-from rpml.runtime.rows import Array, Indices, sorted_sample, unit_rows
+from rpml.runtime.rows import AnyArray, Array, Indices, sorted_sample, unit_rows
 
 if TYPE_CHECKING:
     from rpml.estimator.embedding import Embedding
@@ -187,7 +187,7 @@ def decisions(model: RPML) -> dict[str, str]:
 
 
 def separated_pairs(
-    X: Array, Z: Array, rows: Indices, values: NDArray[np.generic] | None = None
+    X: Array, Z: Array, rows: Indices, values: AnyArray | None = None
 ) -> list[Pair]:
     """Return the most similar of some rows X that were nearest neighbors and are not near in Z.
 
@@ -216,9 +216,7 @@ def separated_pairs(
     return pairs
 
 
-def discounted_pairs(
-    model: RPML, X: Array, values: NDArray[np.generic] | None = None
-) -> list[Pair]:
+def discounted_pairs(model: RPML, X: Array, values: AnyArray | None = None) -> list[Pair]:
     """Return such pairs among (a sample of) the rows of a fit; none if it is PCA."""
     if model.outcome_ == "PCA" or len(X) < 3:
         return []

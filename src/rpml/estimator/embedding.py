@@ -33,6 +33,7 @@ from rpml.method.whitening.evidence import ScatterChoice
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.errors import InputError, counted
 from rpml.runtime.rows import (
+    AnyArray,
     Array,
     Floats,
     Indices,
@@ -149,7 +150,7 @@ class Embedding(FitSettings):
 
     def transform_one(
         self, x: ArrayLike, n_components: int | None = None, output: str = "float"
-    ) -> NDArray[np.generic]:
+    ) -> AnyArray:
         """Embed a single vector, such as a query: (n_features_in_,) to (n_components,).
 
         Like `transform`, which by scikit-learn's rules rejects one-dimensional input.

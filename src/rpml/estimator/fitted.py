@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
@@ -23,7 +22,7 @@ from rpml.method.whitening.evidence import ScatterChoice
 from rpml.method.whitening.linear_map import Preprocessing
 from rpml.runtime.context import Json, plain_text
 from rpml.runtime.errors import ModelFormatError, WeightCollapseWarning, counted, one_line
-from rpml.runtime.rows import Array, Indices, unit_rows
+from rpml.runtime.rows import AnyArray, Array, Indices, unit_rows
 
 if TYPE_CHECKING:
     from rpml.estimator.embedding import Embedding
@@ -158,7 +157,7 @@ def model_arrays(estimator: Embedding, exemplars: bool = False, training: bool =
     return {"mean": pre.mean} | {name: _narrow(array) for name, array in arrays.items()}
 
 
-def _narrow(array: NDArray[np.generic]) -> NDArray[np.generic]:
+def _narrow(array: AnyArray) -> AnyArray:
     """Return integers and floats in 32 bits where these hold them."""
     array = np.asarray(array)
     largest = float(np.abs(array).max(initial=0)) if array.dtype.kind in "if" else 0.0

@@ -24,7 +24,7 @@ from rpml.method.whitening.groups import drop_singles, no_groups
 from rpml.method.whitening.nuisance import Nuisance
 from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError, counted
-from rpml.runtime.rows import Array, Indices, Labels, as_matrix, check_finite, float_dtype
+from rpml.runtime.rows import AnyArray, Array, Indices, Labels, as_matrix, check_finite, float_dtype
 
 MAX_CATEGORIES = 20  # distinct numbers up to which floats are categories
 NUMBER_BINS = 4  # of a number, to tell rows of other values
@@ -83,7 +83,7 @@ def fit_knowledge(
     return known
 
 
-def known_subset(known: Json, rows: NDArray[np.generic]) -> Json:
+def known_subset(known: Json, rows: AnyArray) -> Json:
     """Return what is known of some of the rows."""
     return {k: value[rows] if k == "nuisance" else value for k, value in known.items()}
 
@@ -156,7 +156,7 @@ def _as_column(name: str, values: NDArray[Any], n: int) -> NDArray[Any]:
     return codes
 
 
-def _binned(column: NDArray[np.floating]) -> Indices:
+def _binned(column: Array) -> Indices:
     """Return the quarter of the numbers that each is in, -1 where there is none."""
     known = np.isfinite(column)
     edges = np.quantile(column[known], np.arange(1, NUMBER_BINS) / NUMBER_BINS)

@@ -34,7 +34,7 @@ from rpml.runtime.context import Json
 from rpml.runtime.errors import counted, one_line, require, text_table
 from rpml.runtime.files import atomic_output
 from rpml.runtime.intervals import Interval, bounded, interval, paired
-from rpml.runtime.rows import Array, Indices, Integers, Mask
+from rpml.runtime.rows import AnyArray, Array, Indices, Integers, Mask
 
 if TYPE_CHECKING:
     import pandas
@@ -193,7 +193,7 @@ def make_split(
     return Split(X[chosen], labels[chosen], X[~chosen], labels[~chosen], *more)
 
 
-def _default_split(n: int, labels: NDArray[np.generic] | None) -> Mask:
+def _default_split(n: int, labels: AnyArray | None) -> Mask:
     if labels is None:
         return np.isin(np.arange(n), np.random.default_rng(0).permutation(n)[: n // 2])
     classes = np.unique(labels)
@@ -348,7 +348,7 @@ class Comparison:
         return row if gain is None else row | bounded("gain", gain)
 
 
-def mean_figure(name: str, values: NDArray[np.generic]) -> dict[str, float]:
+def mean_figure(name: str, values: AnyArray) -> dict[str, float]:
     """Return the mean of a value per query with its 95% interval, under the names of a table."""
     return bounded(name, interval(values, np.random.default_rng(0)))
 

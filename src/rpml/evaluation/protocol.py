@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from rpml.evaluation.comparison import markdown_text
@@ -32,7 +31,7 @@ from rpml.io.features.numpy_files import NpzFile
 from rpml.io.features.reading import check_readable
 from rpml.runtime.context import Context, Json, Progress
 from rpml.runtime.errors import InputError, one_line
-from rpml.runtime.rows import Array, Mask
+from rpml.runtime.rows import AnyArray, Array, Mask
 
 READERS: dict[str, Callable[[str], ImageSet]] = {
     "cub": read_cub,
@@ -78,7 +77,7 @@ class Descriptors:
     """
 
     X: Array
-    labels: NDArray[np.generic]
+    labels: AnyArray
     train: Mask
     origin: Json
     ks: tuple[int, ...] = KS
@@ -193,9 +192,7 @@ def measure(data: Descriptors, method: Method, dim: int, seed: int) -> tuple[Jso
     return row, Z
 
 
-def scores_of(
-    Z: Array, y: NDArray[np.generic], metric: str, ks: tuple[int, ...], seed: int
-) -> Json:
+def scores_of(Z: Array, y: AnyArray, metric: str, ks: tuple[int, ...], seed: int) -> Json:
     """Return NMI, F, precision, recall and Recall@K of embedded test rows."""
     recall = {f"recall@{k}": v for k, v in recall_at_k(Z, y, ks, metric).items()}
     return {**recall, **clustering_scores(Z, y, seed, metric)}

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import rpml
 from rpml.io.features.reading import SUFFIXES
@@ -25,6 +24,7 @@ from rpml.runtime.context import Arrays as Arrays
 from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError, ModelFormatError, first_line, reason_of
 from rpml.runtime.files import atomic_output, check_output
+from rpml.runtime.rows import AnyArray
 from rpml.runtime.schema import ANY_FLOAT, COUNT, ArraySpec, Number, Schema, check_json
 
 MAX_HEADER = 16 * 2**20
@@ -45,7 +45,7 @@ def canonical_json(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
 
 
-def _digest(arrays: Mapping[str, NDArray[np.generic]], text: str) -> str:
+def _digest(arrays: Mapping[str, AnyArray], text: str) -> str:
     """Return the sha256 of the metadata and of each array's name, dtype, shape and bytes."""
     state = hashlib.sha256(text.encode())
     for name in sorted(arrays):
@@ -57,7 +57,7 @@ def _digest(arrays: Mapping[str, NDArray[np.generic]], text: str) -> str:
 
 def write_container(
     path: str | Path,
-    arrays: Mapping[str, NDArray[np.generic]],
+    arrays: Mapping[str, AnyArray],
     metadata: Mapping[str, object],
     kind: str,
     version: int,
@@ -70,7 +70,7 @@ def write_container(
 
 def write_draft(
     path: Path,
-    arrays: Mapping[str, NDArray[np.generic]],
+    arrays: Mapping[str, AnyArray],
     metadata: Mapping[str, object],
     kind: str,
     version: int,

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.estimator import RPML
 from rpml.evaluation.metrics import clustering_scores, first_hit_rank, ndcg_at_10, recall_at_k
@@ -28,7 +27,7 @@ from rpml.method.graph.neighbors import nearest_neighbors
 from rpml.pages.figures import retrieval_figure
 from rpml.runtime.context import Json
 from rpml.runtime.errors import MissingExtraError, counted, text_table
-from rpml.runtime.rows import Array, Integers, unit_rows
+from rpml.runtime.rows import AnyArray, Array, Integers, unit_rows
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +75,7 @@ def fits_of(X: Array, n_components: int, seed: int) -> Fits:
 
 
 def fit_and_score(
-    fits: Fits, X: Array, y: NDArray[np.generic], folder: Path, seed: int
+    fits: Fits, X: Array, y: AnyArray, folder: Path, seed: int
 ) -> tuple[list[Json], Embeddings]:
     """Fit every method, embed and score the rows X of classes y; save the model of RPML.
 
@@ -96,7 +95,7 @@ def fit_and_score(
     return rows, embeddings
 
 
-def judge(rows: Sequence[Json], embeddings: Embeddings, y: NDArray[np.generic]) -> str:
+def judge(rows: Sequence[Json], embeddings: Embeddings, y: AnyArray) -> str:
     """Say whether RPML helped, compared with the best alternative of the same size.
 
     The interval is over classes, since rows of one class are not independent. Rows of the table

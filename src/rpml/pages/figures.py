@@ -21,7 +21,7 @@ from rpml.pages.items import retrieval_queries
 from rpml.pages.layout import grid_order, linked_maps
 from rpml.runtime.errors import InputError, require
 from rpml.runtime.files import atomic_outputs
-from rpml.runtime.rows import Array, Indices
+from rpml.runtime.rows import AnyArray, Array, Indices
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,8 +43,8 @@ _CHARACTER = 0.58  # width of a character relative to the font size
 
 
 def retrieval_figure(
-    read: Callable[[Sequence[int]], NDArray[np.generic]],
-    classes: NDArray[np.generic],
+    read: Callable[[Sequence[int]], AnyArray],
+    classes: AnyArray,
     queries: Indices,
     nearest: Mapping[str, Indices],
     width: float = 7.0,
@@ -89,9 +89,7 @@ def _canvas(width: float, across: float, down: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _framed(
-    axes: Axes, image: NDArray[np.generic], x: float, y: float, color: tuple[int, int, int]
-) -> None:
+def _framed(axes: Axes, image: AnyArray, x: float, y: float, color: tuple[int, int, int]) -> None:
     """Draw a picture in a colored frame, with a cut corner if it is wrong."""
     patches = require("matplotlib.patches", "report", "the picture")
     paint = tuple(part / 255 for part in color)
@@ -116,9 +114,7 @@ def _wrapped(name: str, room: float) -> str:
 
 
 def map_figure(
-    maps: Mapping[str, NDArray[np.floating]],
-    labels: NDArray[np.generic] | None = None,
-    width: float = 7.0,
+    maps: Mapping[str, Array], labels: AnyArray | None = None, width: float = 7.0
 ) -> Figure:
     """Draw maps, given as (n, 2) points in the unit square by title, side by side.
 
@@ -147,7 +143,7 @@ def map_figure(
     return figure
 
 
-def _groups(labels: NDArray[np.generic] | None, n: int) -> dict[str, tuple[int, Indices]]:
+def _groups(labels: AnyArray | None, n: int) -> dict[str, tuple[int, Indices]]:
     """Return rank and rows of the largest classes, of the others and of unlabeled rows, by name."""
     if labels is None:
         return {"items": (0, np.arange(n))}
@@ -171,7 +167,7 @@ def _groups(labels: NDArray[np.generic] | None, n: int) -> dict[str, tuple[int, 
     }
 
 
-def _scatter(axes: Axes, points: NDArray[np.floating], rank: int, size: float) -> PathCollection:
+def _scatter(axes: Axes, points: Array, rank: int, size: float) -> PathCollection:
     named = rank < _NAMED
     return axes.scatter(
         points[:, 0],
@@ -292,7 +288,7 @@ class FigureOptions:
 def draw_figures(
     spaces: Mapping[str, Array],
     folder: str | PathLike[str],
-    labels: NDArray[np.generic] | None = None,
+    labels: AnyArray | None = None,
     pictures: PictureReader | None = None,
     options: FigureOptions | None = None,
     overwrite: bool = True,
@@ -354,10 +350,7 @@ def draw_figures(
 
 
 def _retrievals(
-    spaces: Mapping[str, Array],
-    labels: NDArray[np.generic],
-    pictures: PictureReader,
-    options: FigureOptions,
+    spaces: Mapping[str, Array], labels: AnyArray, pictures: PictureReader, options: FigureOptions
 ) -> dict[str, Figure]:
     labeled = np.flatnonzero(labeled_mask(labels))
     labels = labels[labeled]

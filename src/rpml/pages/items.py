@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from rpml.estimator import RPML
 from rpml.estimator.knowledge import MAX_CATEGORIES, NUMBER_BINS
@@ -23,7 +23,7 @@ from rpml.io.features.reading import check_readable
 from rpml.io.features.source import Features
 from rpml.io.features.text_files import read_column, text_lines
 from rpml.runtime.errors import InputError, counted
-from rpml.runtime.rows import Array, Indices, Integers, Labels, Mask
+from rpml.runtime.rows import AnyArray, Array, Indices, Integers, Labels, Mask
 
 if TYPE_CHECKING:
     from rpml.vision.images import ImageFile
@@ -249,9 +249,7 @@ def clusters_of(model: RPML, X: Array, rows: Indices | None = None) -> Labels | 
     return labels
 
 
-def retrieval_queries(
-    nearest: Integers, labels: NDArray[np.generic], count: int
-) -> tuple[Indices, Indices]:
+def retrieval_queries(nearest: Integers, labels: AnyArray, count: int) -> tuple[Indices, Indices]:
     """Return up to `count` queries with mostly right `nearest` rows, and as many with wrong ones.
 
     Each class has at most one query, the first that qualifies, and the queries are spread evenly

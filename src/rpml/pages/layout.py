@@ -101,7 +101,7 @@ def linked_maps(spaces: Mapping[str, Array], rng: np.random.Generator) -> dict[s
     return maps
 
 
-def quantized(points: NDArray[np.floating]) -> NDArray[np.uint16]:
+def quantized(points: Array) -> NDArray[np.uint16]:
     """Convert points of the unit square to little-endian 16-bit integers."""
     return np.asarray(np.rint(np.clip(points, 0, 1) * 65535), "<u2")
 
@@ -149,11 +149,7 @@ def _memberships(neighbors: Neighbors) -> sparse.csr_matrix:
 
 
 def _interpolate(
-    Z: Array,
-    chosen: Indices,
-    rows: Floats,
-    placed: NDArray[np.float64],
-    rng: np.random.Generator,
+    Z: Array, chosen: Indices, rows: Floats, placed: NDArray[np.float64], rng: np.random.Generator
 ) -> NDArray[np.float64]:
     """Place every row between its nearest landmarks, weighted by similarity, with some noise."""
     out = np.empty((len(Z), 2))
@@ -178,9 +174,7 @@ def _in_square(points: NDArray[np.float64]) -> Points:
     return np.asarray(0.5 + 0.49 * drawn / max(float(np.abs(drawn).max()), 1e-12), np.float32)
 
 
-def grid_order(
-    points: NDArray[np.floating], most: int, rng: np.random.Generator
-) -> tuple[Indices, int]:
+def grid_order(points: Array, most: int, rng: np.random.Generator) -> tuple[Indices, int]:
     """Arrange a sample of points on the largest square grid they fill, at most `most` per side.
 
     Returns their rows, row by row from the top left, and the side. `points` are in the unit square,

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rpml.runtime.rows import AnyArray
+
 _BLOCK_BYTES = 2**26
 _WHOLE, _PIECES, _PIECE = 2**20, 256, 2**12  # bytes of a file that is hashed whole; pieces
 
@@ -55,7 +57,7 @@ def plain_text(value: object) -> str:
     return f"{type(value).__name__}({settings})"
 
 
-def _pieces(array: NDArray[np.generic]) -> Iterator[bytes | memoryview]:
+def _pieces(array: AnyArray) -> Iterator[bytes | memoryview]:
     if array.dtype.hasobject or array.dtype.kind == "U":
         text = json.dumps(array.tolist(), sort_keys=True, separators=(",", ":"))
         array = np.frombuffer(text.encode(), np.uint8)

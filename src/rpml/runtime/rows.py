@@ -15,6 +15,7 @@ Integers = NDArray[np.integer]
 Indices = NDArray[np.intp]
 Labels = Indices
 Mask = NDArray[np.bool_]
+AnyArray = NDArray[np.generic]
 RandomState = int | np.random.RandomState | None
 BLOCK_BYTES = 64 * 2**20
 TOP_K_SAMPLE = 4096

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.runtime.errors import ModelFormatError
+from rpml.runtime.rows import AnyArray
 
 MAX_DEPTH = 16
 """Nesting of JSON objects and lists."""
@@ -58,7 +58,7 @@ class Schema:
     arrays: Mapping[str, ArraySpec]
     metadata: Mapping[str, object] = field(default_factory=dict)
 
-    def check(self, arrays: Mapping[str, NDArray[np.generic]], metadata: Any) -> dict[str, int]:
+    def check(self, arrays: Mapping[str, AnyArray], metadata: Any) -> dict[str, int]:
         """Return the named sizes; raise ModelFormatError if something does not fit."""
         check_json(metadata, self.metadata)
         sizes: dict[str, int] = {}
@@ -70,9 +70,7 @@ class Schema:
         return sizes
 
 
-def _check_array(
-    name: str, array: NDArray[np.generic], spec: ArraySpec, sizes: dict[str, int]
-) -> None:
+def _check_array(name: str, array: AnyArray, spec: ArraySpec, sizes: dict[str, int]) -> None:
     if array.dtype.kind not in spec.kind:
         raise ModelFormatError(f"its {name} are not {_KINDS[spec.kind[0]]}")
     if array.dtype == np.float16:  # never written, and linear algebra does not take it

@@ -21,7 +21,7 @@ from rpml.method.calibration import SCALE_ROWS, SimilarityScale
 from rpml.method.codes import Codes
 from rpml.runtime.context import Json
 from rpml.runtime.errors import InputError, ModelFormatError, counted
-from rpml.runtime.rows import BLOCK_BYTES, Floats, Indices, Mask, as_matrix, slices
+from rpml.runtime.rows import BLOCK_BYTES, AnyArray, Floats, Indices, Mask, as_matrix, slices
 from rpml.runtime.schema import ArraySpec, Number, Schema
 from rpml.search.scan import MIN_CHUNK, CodeScan, RecallProbe
 
@@ -44,7 +44,7 @@ class Hits(NamedTuple):
 
     scores: Floats
     """(n_queries, k) dot products of query and decoded row: cosine similarities, in [-1, 1]."""
-    ids: NDArray[np.generic]
+    ids: AnyArray
     """(n_queries, k) ids passed to `add`, or row numbers."""
 
 
@@ -118,7 +118,7 @@ class Index:
         return self.codec.width + (0 if self._finer is None else self._finer.width)
 
     @property
-    def ids(self) -> NDArray[np.generic]:
+    def ids(self) -> AnyArray:
         """The id or number of each row."""
         return _joined(self._named) if self._named else np.arange(len(self))
 
@@ -344,7 +344,7 @@ def _as_names(ids: ArrayLike) -> NDArray[np.object_]:
     return as_ids(list(map(int if fits else str, names)))
 
 
-def _stored(ids: NDArray[np.generic]) -> NDArray[np.generic]:
+def _stored(ids: AnyArray) -> AnyArray:
     """Return ids as an array of integers, or of the bytes of text."""
     if isinstance(ids[0], int):
         return ids.astype(np.uint64 if max(ids) >= 2**63 else np.int64)

@@ -34,7 +34,7 @@ from rpml.vision.pooling import KINDS, pool_maps
 
 SCALES = (512, 362, 256)
 Tile = NDArray[np.uint8]
-Features = NDArray[np.floating]
+Features = Array
 Failure = tuple[str, str]  # the id of an image that was skipped, and why
 Item = TypeVar("Item")
 Result = TypeVar("Result")

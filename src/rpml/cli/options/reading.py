@@ -13,16 +13,13 @@ from rpml.cli.options import LABELS, NUISANCE, check_choice, number, option_grou
 from rpml.runtime.errors import InputError, counted
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from rpml.cli.command import Console
     from rpml.distributed import Cluster
     from rpml.distributed.source import PartitionedRows
     from rpml.estimator import RPML
     from rpml.io.features import Features, FeatureSource, ReadOptions
     from rpml.pages.items import Items
-    from rpml.runtime.rows import Array
+    from rpml.runtime.rows import AnyArray, Array
 
 
 @option_group
@@ -78,7 +75,7 @@ class LabeledReadingOptions(ReadingOptions):
             return without_missing(data.columns[column], path)
         return read_values(path, data, column, self.id_column or None, partial=True)
 
-    def read_labels(self, path: str, data: Features) -> NDArray[np.generic]:
+    def read_labels(self, path: str, data: Features) -> AnyArray:
         """Read the labels of some rows, at least one."""
         from rpml.io.features.labels import as_label_array, labeled_mask
 

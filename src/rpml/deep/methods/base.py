@@ -7,14 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.random import Generator
-from numpy.typing import NDArray
 from torch import nn
 
 from rpml.method.clustering.pseudo_labels import as_clusterer, pseudo_labels
 from rpml.method.triplets.sampling import batch_sampler
 from rpml.method.whitening.groups import group_means
 from rpml.runtime.errors import InputError
-from rpml.runtime.rows import Floats, Indices, unit_rows
+from rpml.runtime.rows import Array, Floats, Indices, unit_rows
 
 AAS_NEIGHBORS = 50
 PER_LABEL = 4  # images
@@ -41,7 +40,7 @@ class BatchIndices:
     rows: Indices
     views: Indices
     labels: Indices
-    weights: NDArray[np.floating] | None = None
+    weights: Array | None = None
 
 
 Batches = Callable[[Generator, int, int], Iterator[BatchIndices]]

@@ -73,7 +73,7 @@ def kmeans_labels(
 
 
 def kmeans(
-    X: NDArray[np.floating],
+    X: Array,
     k: int,
     rng: np.random.Generator,
     n_init: int | None = None,

@@ -87,10 +87,7 @@ LABEL_FREE = {
 
 
 def label_free_figures(
-    raw: Integers,
-    neighbors: Integers,
-    rank: Interval,
-    rng: np.random.Generator,
+    raw: Integers, neighbors: Integers, rank: Interval, rng: np.random.Generator
 ) -> dict[str, Interval]:
     """Return the figures of rows by their neighbors, the raw ones, and their effective rank."""
     k = min(NEAREST, neighbors.shape[1])

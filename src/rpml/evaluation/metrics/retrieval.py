@@ -11,7 +11,16 @@ from sklearn.utils import check_array
 
 from rpml.runtime.compiled import compiled
 from rpml.runtime.errors import counted
-from rpml.runtime.rows import Array, Indices, as_matrix, check_finite, row_blocks, slices, unit_rows
+from rpml.runtime.rows import (
+    AnyArray,
+    Array,
+    Indices,
+    as_matrix,
+    check_finite,
+    row_blocks,
+    slices,
+    unit_rows,
+)
 from rpml.runtime.threads import run_chunks, times
 
 KS = (1, 2, 4, 8)
@@ -181,11 +190,7 @@ def _count_wrong(
 
 
 def _count_block(
-    tile: Tile,
-    rows: Array,
-    queries: Indices,
-    ranges: NDArray[np.int64],
-    counts: NDArray[np.int64],
+    tile: Tile, rows: Array, queries: Indices, ranges: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> None:
     own = ranges[queries]
     best = np.full(len(rows), -np.inf, dtype=rows.dtype)
@@ -217,11 +222,7 @@ def _cut(start: int, stop: int) -> list[tuple[int, int]]:
 
 @compiled()
 def best_in_own_class(
-    scores: NDArray[np.generic],
-    columns: tuple[int, int],
-    own: NDArray[np.generic],
-    rows: NDArray[np.generic],
-    best: NDArray[np.generic],
+    scores: AnyArray, columns: tuple[int, int], own: AnyArray, rows: AnyArray, best: AnyArray
 ) -> None:
     """Raise best[i] to the largest score of a same-class column other than row i itself."""
     first, last = columns
@@ -235,11 +236,11 @@ def best_in_own_class(
 
 @compiled()
 def count_other_classes(
-    scores: NDArray[np.generic],
+    scores: AnyArray,
     columns: tuple[int, int],
-    own: NDArray[np.generic],
-    thresholds: NDArray[np.generic],
-    counts: NDArray[np.generic],
+    own: AnyArray,
+    thresholds: AnyArray,
+    counts: AnyArray,
 ) -> None:
     """Add to counts[i] how many columns of other classes score at least each threshold of row i."""
     first, last = columns
@@ -259,9 +260,7 @@ def count_other_classes(
         counts[i, 1] += above
 
 
-def ndcg_at_10(
-    found: NDArray[np.generic], wanted: NDArray[np.generic], classes: NDArray[np.generic]
-) -> float:
+def ndcg_at_10(found: AnyArray, wanted: AnyArray, classes: AnyArray) -> float:
     """Return the mean nDCG@10 of queries, whose relevant rows are those of the wanted class.
 
     `found` has the classes of the first ten rows of each query, `classes` those of all rows.

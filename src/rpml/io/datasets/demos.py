@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter, map_coordinates
 
 from rpml.runtime.context import Arrays
-from rpml.runtime.rows import Floats, Mask
+from rpml.runtime.rows import AnyArray, Floats, Mask
 
 SIDE = 28  # pixels of a drawing
 TRAINING = ("Armenian", "Asomtavruli", "Balinese", "Bengali", "Blackfoot")
@@ -87,7 +87,7 @@ def _read(name: str) -> Arrays:
         return dict(stored)
 
 
-def gradient_histograms(images: NDArray[np.generic]) -> Floats:
+def gradient_histograms(images: AnyArray) -> Floats:
     """Compute histograms of gradient orientations on a grid of 7 x 7 cells.
 
     `images` (n, side, side) are gray levels or bits. Returns (n, 392) square roots of the sums, so
@@ -114,7 +114,7 @@ def gradient_histograms(images: NDArray[np.generic]) -> Floats:
     return np.asarray(np.sqrt(np.maximum(pooled, 0)), dtype=np.float32)
 
 
-def random_views(images: NDArray[np.generic], rng: np.random.Generator) -> Floats:
+def random_views(images: AnyArray, rng: np.random.Generator) -> Floats:
     """Return one random affine view per image, as (n, side, side) float32.
 
     Pixels are from 0 to 1, and 0 outside the image.

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.io.export import Affine, Step
 from rpml.runtime.context import Json
+from rpml.runtime.rows import AnyArray
 
 
 def write(steps: Sequence[Step], path: Path) -> None:
     """Write the .npz file."""
-    named: list[tuple[str, NDArray[np.generic]]] = []
+    named: list[tuple[str, AnyArray]] = []
     for step in steps:
         if not isinstance(step, Affine):
             named.append(("unit", np.zeros(0, np.float32)))

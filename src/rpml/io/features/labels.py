@@ -26,7 +26,7 @@ from rpml.io.features.source import Features, Ids, check_compression, find_ids
 from rpml.io.features.text_files import csv_rows, is_number, read_column, without_mark
 from rpml.io.manifest import check_written_together
 from rpml.runtime.errors import InputError, counted
-from rpml.runtime.rows import Mask
+from rpml.runtime.rows import AnyArray, Mask
 
 UNLABELED = ("", "-1")
 _TEXT = (".csv", ".tsv", ".txt")
@@ -124,7 +124,7 @@ def _usual_ids(path: Path, names: Sequence[str]) -> list[str]:
     return [] if at is None else [names[at]]
 
 
-def labeled_mask(y: NDArray[np.generic]) -> Mask:
+def labeled_mask(y: AnyArray) -> Mask:
     """Return which rows have a label: not None, -1 or empty text."""
     return np.array([label is not None and str(label).strip() not in UNLABELED for label in y])
 
@@ -177,7 +177,7 @@ def _id_column(names: list[str], wanted: str | None, usual: Sequence[str]) -> st
     return None if wanted == "" else next((n for n in (wanted, *usual) if n in names), None)
 
 
-def _vector(array: NDArray[np.generic], name: str) -> list[object]:
+def _vector(array: AnyArray, name: str) -> list[object]:
     check_dtype(array.dtype, name, text=True)
     if array.ndim != 1:
         raise InputError(f"{name} has shape {array.shape}, and labels must have one dimension")
@@ -237,7 +237,7 @@ def _match(
     return [by_id.get(str(i)) for i in ids]
 
 
-def as_label_array(values: Sequence[Any]) -> NDArray[np.generic]:
+def as_label_array(values: Sequence[Any]) -> AnyArray:
     """Return integers if every label is one (text files hold '3'), else text.
 
     Missing labels are -1 among integers, else None.

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.runtime.errors import InputError
-from rpml.runtime.rows import Array, Indices, first_not_finite
+from rpml.runtime.rows import AnyArray, Array, Indices, first_not_finite
 
 Ids = NDArray[np.object_]
 
@@ -221,7 +221,7 @@ class FeatureSource(ABC):
         return f"row {batch.start + row}, column {name} (counted from 0)"
 
 
-def as_ids(values: Sequence[object] | NDArray[np.generic], name: str = "ids") -> Ids:
+def as_ids(values: Sequence[object] | AnyArray, name: str = "ids") -> Ids:
     """Return ids as Python objects (fixed-width text would take the longest id's size per row)."""
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise InputError(f"{name} has shape {values.shape}, and ids must have one dimension")
@@ -271,8 +271,8 @@ def pair_by_id(first: Features, second: Features) -> tuple[Array, Array]:
 def file_statistics(source: FeatureSource) -> dict[str, Any]:
     """Read every row once and count bad values instead of rejecting them, as JSON values."""
     rows, zero_rows, not_finite, first_bad, norms = 0, 0, 0, None, []
-    low: NDArray[np.floating] = np.full(source.n_features, np.inf)
-    high: NDArray[np.floating] = np.full(source.n_features, -np.inf)
+    low: Array = np.full(source.n_features, np.inf)
+    high: Array = np.full(source.n_features, -np.inf)
     for batch in source.raw_batches(source.batch_rows()):
         values = batch.values.astype(np.float64)
         finite = np.isfinite(values)

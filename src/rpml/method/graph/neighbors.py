@@ -318,10 +318,7 @@ def _finish(rows: SearchCorpus, heaps: Heaps, recall: float, method: str) -> Nei
 
 
 def refine(
-    rows: SearchCorpus,
-    squares: NDArray[np.float64],
-    near: NDArray[np.int32],
-    which: Indices,
+    rows: SearchCorpus, squares: NDArray[np.float64], near: NDArray[np.int32], which: Indices
 ) -> None:
     """Recompute squared distances lost to cancellation from differences, and sort again.
 

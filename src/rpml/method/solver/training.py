@@ -257,11 +257,7 @@ class Batches:
         return zip(batches, np.array_split(given, max(1, len(batches))), strict=False)
 
     def _problem(
-        self,
-        state: SolverState,
-        rows: Indices,
-        given: Indices,
-        rng: np.random.Generator,
+        self, state: SolverState, rows: Indices, given: Indices, rng: np.random.Generator
     ) -> TripletObjective:
         """Return the objective of one batch."""
         settings = self.settings

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from rpml.method.graph.heaps import nearest_by_unions
 from rpml.method.whitening import constants as const
 from rpml.method.whitening.linear_map import Preprocessing, Spectrum
 from rpml.runtime.compiled import VECTORIZED, compiled
-from rpml.runtime.rows import Array, Indices, Mask, float_dtype, unit_rows
+from rpml.runtime.rows import AnyArray, Array, Indices, Mask, float_dtype, unit_rows
 from rpml.runtime.threads import outer, times, transposed_times
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ class Coordinates:
         """All axes."""
         return np.ones(len(self.deviations), bool)
 
-    def subset(self, chosen: NDArray[np.generic]) -> Coordinates:
+    def subset(self, chosen: AnyArray) -> Coordinates:
         return Coordinates(self.W[chosen], self.deviations, self.n_components)
 
     def leading(self, n_axes: int) -> Coordinates:
@@ -76,12 +75,7 @@ class Coordinates:
 
 
 def coordinates(
-    X: Array,
-    rows: Indices,
-    spectrum: Spectrum,
-    unit_input: bool,
-    n_components: int,
-    least: int = 0,
+    X: Array, rows: Indices, spectrum: Spectrum, unit_input: bool, n_components: int, least: int = 0
 ) -> Coordinates:
     """Project the given rows of X on the leading principal axes, `least` of them or more."""
     q = n_leading_axes(len(rows), len(spectrum.variances), n_components)

@@ -16,14 +16,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from rpml.method.whitening import constants as const
 from rpml.method.whitening.groups import group_means
 from rpml.method.whitening.neighborhoods import similarities, whitening_map
 from rpml.runtime.compiled import VECTORIZED, compiled
-from rpml.runtime.rows import Array, Indices, top_columns
+from rpml.runtime.rows import AnyArray, Array, Indices, top_columns
 from rpml.runtime.threads import times, transposed_times
 
 
@@ -31,12 +30,12 @@ from rpml.runtime.threads import times, transposed_times
 class Nuisance:
     """What is known of the rows and does not matter."""
 
-    columns: tuple[NDArray[np.generic], ...]
+    columns: tuple[AnyArray, ...]
     """Each (n,): integer codes, -1 where unknown, or standardized numbers, NaN where unknown."""
     values: Indices
     """(n,) the value of all columns together, -1 where one is unknown."""
 
-    def subset(self, rows: NDArray[np.generic]) -> Nuisance:
+    def subset(self, rows: AnyArray) -> Nuisance:
         return Nuisance(tuple(column[rows] for column in self.columns), self.values[rows])
 
     def with_queries(self, n: int) -> Nuisance:
@@ -50,7 +49,7 @@ class Nuisance:
         return Nuisance((*columns, is_query), values)
 
 
-def removal(Y: Array, columns: tuple[NDArray[np.generic], ...]) -> tuple[Array, int]:
+def removal(Y: Array, columns: tuple[AnyArray, ...]) -> tuple[Array, int]:
     """Shorten rows along the directions in which the means of the values differ.
 
     A direction loses the share of its variance that the values explain, `REMOVAL` times over, less
@@ -74,7 +73,7 @@ def removal(Y: Array, columns: tuple[NDArray[np.generic], ...]) -> tuple[Array, 
     return np.eye(Y.shape[1]) - (axes.T * share) @ axes, int((share > 0.5).sum())
 
 
-def _explained(Y: Array, column: NDArray[np.generic]) -> tuple[Array, Array, float]:
+def _explained(Y: Array, column: AnyArray) -> tuple[Array, Array, float]:
     """Return F with F'F the variance a column explains, the fitted rows, and its error's share.
 
     All values weigh the same: a few queries differ from documents as much as many do.

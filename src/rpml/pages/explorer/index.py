@@ -90,12 +90,7 @@ class ExactIndex:
 
 @compiled(VECTORIZED)
 def _scan(
-    codes: NDArray[np.int8],
-    scales: Floats,
-    query: Floats,
-    out: Floats,
-    start: int,
-    stop: int,
+    codes: NDArray[np.int8], scales: Floats, query: Floats, out: Floats, start: int, stop: int
 ) -> None:
     """Set out[i] = scales[i] * codes[i] . query for the rows from start to stop."""
     for i in range(start, stop):

@@ -13,11 +13,10 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rpml.pages.items import Items, fitting_side, thumbnail
 from rpml.runtime.intervals import Interval
-from rpml.runtime.rows import Integers
+from rpml.runtime.rows import Array, Integers
 
 if TYPE_CHECKING:
     from rpml.pages.report.measurements import Measurements, Score, Space
@@ -137,7 +136,7 @@ LEFT, RIGHT, TOP, BOTTOM = 66, 336, 12, 180  # pixels of the frame, as in macros
 _TICKS = 5  # at most
 _BINS = 32
 
-Values = Sequence[float] | NDArray[np.floating] | Integers
+Values = Sequence[float] | Array | Integers
 Series = tuple[str, str, Values]
 """The name of a line, its color (a class of the style sheet) and its values."""
 Ticks = Sequence[tuple[float, str]]
