@@ -32,7 +32,7 @@ COMMANDS = [
     (f"features photos {IMAGES} -o out.npy --folder-labels", "out.labels.csv",
      "rpml.vision.resumable.iter_parts"),
     (f"benchmark folders --root photos {IMAGES} --methods raw,pca --dim 2 -o out", "out/results.md",
-     "rpml.pages.benchmark.run_methods"),
+     "rpml.evaluation.protocol.run_methods"),
 ]  # fmt: skip
 
 

@@ -20,15 +20,7 @@ from rpml.distributed.cluster import Cluster
 from rpml.distributed.source import PartitionedRows, open_rows
 from rpml.estimator import RPML
 from rpml.estimator.features import check_features, column_names
-from rpml.evaluation.metrics.retrieval import (
-    Ball,
-    ball_around,
-    check_metric,
-    checked_ks,
-    score_error,
-    standardize,
-    warn_of_trivial,
-)
+from rpml.evaluation.metrics import retrieval
 from rpml.io.features.labels import labeled_mask
 from rpml.io.features.source import Batch, picked
 from rpml.io.features.writing import Layout, write_batches
@@ -194,8 +186,8 @@ def evaluate(
     context : Context, default=None
         Receives progress.
     """
-    check_metric(metric)
-    rows, y, wanted = open_rows(X, cluster), np.asarray(labels), checked_ks(ks)
+    retrieval.check_metric(metric)
+    rows, y, wanted = open_rows(X, cluster), np.asarray(labels), retrieval.checked_ks(ks)
     if len(y) != len(rows):
         raise ValueError(f"got {counted(len(y), 'label')} for {counted(len(rows), 'row')}")
     labeled = labeled_mask(y)
@@ -203,11 +195,11 @@ def evaluate(
         raise InputError("no row has a label: every label is empty or -1")
     codes = np.full(len(y), -1, np.int32)
     codes[labeled] = np.unique(y[labeled], return_inverse=True)[1]
-    warn_of_trivial(y[labeled], int(labeled.sum()), wanted)
+    retrieval.warn_of_trivial(y[labeled], int(labeled.sum()), wanted)
     k = min(max(wanted), int(labeled.sum()))
     best, others = _search(rows, codes, metric, k, context or Context())
     # ties within the rounding error count against the rows, as in `recall_at_k`
-    limit = best - score_error(np.float64, rows.n_features + (metric == "euclidean"))
+    limit = best - retrieval.score_error(np.float64, rows.n_features + (metric == "euclidean"))
     return {k: float(np.mean(others[:, min(k, len(others[0])) - 1] < limit)) for k in wanted}
 
 
@@ -223,7 +215,7 @@ def _search(
     cluster.wait(parts, context, "read")
     found = cluster.values(cluster.each(_pick, parts, wanted=chosen))
     queries = LabeledRows(np.concatenate(found), codes[chosen], chosen)
-    ball = ball_around(queries.values) if metric == "euclidean" else None
+    ball = retrieval.ball_around(queries.values) if metric == "euclidean" else None
     held = cluster.hold(queries)
     scores = cluster.each(_best, parts, [held] * len(parts), ball=ball, k=k)
     cluster.wait(scores, context, "recall")
@@ -242,12 +234,12 @@ def _pick(part: LabeledRows, wanted: Indices) -> Array:
 
 
 def _best(
-    part: LabeledRows, queries: LabeledRows, ball: Ball | None, k: int
+    part: LabeledRows, queries: LabeledRows, ball: retrieval.Ball | None, k: int
 ) -> tuple[Array, Array]:
     """Return each query's best score in its own class, and the k best in other ones, descending."""
     n = len(queries.rows)
     best, others = np.full(n, -np.inf), np.full((n, k), -np.inf)
-    corpus, wanted = standardize(part.values, ball), standardize(queries.values, ball)
+    corpus, wanted = (retrieval.standardize(rows.values, ball) for rows in (part, queries))
     if ball is not None:
         wanted[:, -1] = 1
     for q in slices(n, _QUERY_ROWS):

@@ -237,10 +237,7 @@ def check_size(n_components: int | None, d: int) -> None:
 
 
 def read_constraints(
-    files: Mapping[str, str | Path | None],
-    data: Features,
-    y: ArrayLike | None = None,
-    conflicts: str = "raise",
+    files: Mapping[str, str | Path | None], data: Features, y: ArrayLike | None, conflicts: str
 ) -> Json:
     """Read the constraint arguments of `RPML.fit` from files.
 

@@ -11,19 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rpml.evaluation import protocol
 from rpml.evaluation.metrics.retrieval import KS
-from rpml.evaluation.protocol import (
-    DEFAULT_METHODS,
-    LEARNED,
-    READERS,
-    RECALL_AT,
-    Descriptors,
-    as_fields,
-    as_lines,
-    as_markdown,
-    published_rows,
-    run_methods,
-)
+from rpml.evaluation.protocol import DEFAULT_METHODS, LEARNED, Descriptors
 from rpml.evaluation.registry import chosen_methods
 from rpml.io.checkpoint import Checkpoint, fingerprint
 from rpml.io.datasets.image_sets import ImageSet
@@ -92,8 +82,8 @@ class Benchmark:
     def __post_init__(self) -> None:
         if Path(self.folder).exists() and not Path(self.folder).is_dir():
             raise InputError(f"{self.folder} is there and not a folder: choose another name")
-        if self.dataset not in READERS:
-            names = ", ".join(READERS)
+        if self.dataset not in protocol.READERS:
+            names = ", ".join(protocol.READERS)
             raise InputError(f"there is no dataset {self.dataset!r}: choose from {names}")
         chosen_methods(self.methods)
 
@@ -139,7 +129,7 @@ class Benchmark:
             images.labels[rows],
             images.train[rows],
             origin,
-            RECALL_AT.get(self.dataset, KS),
+            protocol.RECALL_AT.get(self.dataset, KS),
             tuple(images.root / images.paths[i] for i in rows),
         )
 
@@ -189,20 +179,20 @@ class Benchmark:
             check_folder(folder / FIGURES, True, ["map.png", "quad-grid.png"])
         store = Checkpoint(folder / f"cache-{key[:12]}", digest, self.settings(), resume=True)
         resumable = replace(context, store=store)
-        rows, embeddings = run_methods(data, self.methods, self.dim, self.seed, resumable)
+        rows, embeddings = protocol.run_methods(data, self.methods, self.dim, self.seed, resumable)
         if self.end_to_end is not None:
             more = self.end_to_end.run(folder / "deep", data.ks, context)
             rows, embeddings = rows + more[0], embeddings | more[1]
-        published = published_rows(self.dataset)
+        published = protocol.published_rows(self.dataset)
         Z = embeddings[LEARNED if LEARNED in embeddings else rows[-1]["method"]]
         drawn = self._draw(data, Z, context) if figures else []
-        fields = {**self._origin(data, key), **as_fields(rows, published), "figures": drawn}
+        fields = self._origin(data, key) | protocol.as_fields(rows, published) | {"figures": drawn}
         with atomic_outputs(folder / TABLE, replaces) as scratch:
-            text = as_markdown(rows, published, data.ks)
+            text = protocol.as_markdown(rows, published, data.ks)
             (scratch / TABLE).write_text(text, encoding="utf8")
             text = json.dumps(fields, indent=2, sort_keys=True, default=str) + "\n"
             (scratch / RESULTS).write_text(text, encoding="utf8")
-        return fields, as_lines(rows, published, data.ks)
+        return fields, protocol.as_lines(rows, published, data.ks)
 
     def _has_results(self, key: str) -> bool:
         try:

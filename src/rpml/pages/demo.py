@@ -13,14 +13,8 @@ from rpml.estimator import RPML
 from rpml.evaluation.metrics import clustering_scores, first_hit_rank, ndcg_at_10, recall_at_k
 from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.registry import Transformer, chosen_methods
-from rpml.io.datasets.demos import (
-    Drawings,
-    Solutions,
-    gradient_histograms,
-    load_drawings,
-    load_solutions,
-    random_views,
-)
+from rpml.io.datasets import demos
+from rpml.io.datasets.demos import Drawings, Solutions
 from rpml.io.manifest import check_folder, folder_outputs
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import nearest_neighbors
@@ -141,7 +135,7 @@ _CODE_QUERIES, _TITLE_QUERIES, _SHOWN = 4, 3, 5
 
 def demonstrate_code(folder: Path, seed: int, note: Note) -> Json:
     """Learn from solutions of some problems, find the solutions of others, also by their titles."""
-    train, test = load_solutions()
+    train, test = demos.load_solutions()
     note(
         f"Learning from {len(train):,} programs that solve {len(set(train.problem))} problems in "
         f"{len(set(train.language))} languages, no labels; finding the solutions of "
@@ -227,15 +221,15 @@ _QUERIES = 10
 
 def demonstrate_drawings(folder: Path, seed: int, note: Note) -> Json:
     """Learn from drawings, score on new alphabets, draw the results."""
-    train, test = load_drawings()
-    X, X_new = (gradient_histograms(part.images) for part in (train, test))
+    train, test = demos.load_drawings()
+    X, X_new = (demos.gradient_histograms(part.images) for part in (train, test))
     listed = [", ".join(dict.fromkeys(part.alphabet.tolist())) for part in (train, test)]
     note(
         f"Learning from {len(X):,} drawings of {listed[0]} characters, no labels; "
         f"scoring on {len(X_new):,} of {listed[1]} characters."
     )
     rng = np.random.default_rng(seed)
-    views = [gradient_histograms(random_views(train.images, rng)) for _ in range(VIEWS)]
+    views = [demos.gradient_histograms(demos.random_views(train.images, rng)) for _ in range(VIEWS)]
     groups = np.tile(np.arange(len(X)), VIEWS + 1)
     with_views = RPML(DRAWINGS_SIZE, random_state=seed)
     fits = fits_of(X, DRAWINGS_SIZE, seed) | {

@@ -245,25 +245,21 @@ def outcome_fields(model: RPML, data: Features, inputs: Json, fields: Json) -> J
 
     Their ids become a field, too.
     """
-    from rpml.estimator.description import (
-        discounted_pairs,
-        named_pairs,
-        outcome_lines,
-        separated_question,
-    )
+    from rpml.estimator import description
     from rpml.estimator.knowledge import as_nuisance
 
     said = ("rows", "features", "dim", "iterations", "converged", "message")
     made = {n: value for n, value in fields.items() if value is not None and n not in said}
-    lines = made | outcome_lines(model)
+    lines = made | description.outcome_lines(model)
     lines = {"outcome": lines.pop("outcome"), **lines}
     if "cluster" in inputs:
         return lines
     known = as_nuisance(inputs.get("nuisance"), len(data.values))
-    pairs = discounted_pairs(model, data.values, None if known is None else known.values)
-    fields["separated"] = named_pairs(pairs, data.ids)
+    values = None if known is None else known.values
+    pairs = description.discounted_pairs(model, data.values, values)
+    fields["separated"] = description.named_pairs(pairs, data.ids)
     if pairs:
-        lines["discounted"] = separated_question(fields["separated"], data.ids is None)
+        lines["discounted"] = description.separated_question(fields["separated"], data.ids is None)
     return lines
 
 

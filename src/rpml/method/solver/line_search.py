@@ -10,23 +10,19 @@ from collections.abc import Callable
 import numpy as np
 
 Trial = tuple[float, float]  # (t, value)
+_PRECISION = 0.05  # relative, of the step
 
 
 def line_search(
-    phi: Callable[[float], float],
-    value0: float,
-    slope: float,
-    first: float,
-    max_trials: int = 16,
-    precision: float = 0.05,
+    phi: Callable[[float], float], value0: float, slope: float, first: float, max_trials: int = 16
 ) -> tuple[float, int]:
     """Minimize phi(t) over t > 0, given phi(0), phi'(0) = slope < 0 and a first guess.
 
     While the best trial is also the farthest, the next one is at the minimum of an interpolation
     from phi(0) and phi'(0), at most ten times as far. Once a farther trial is worse, the next one
     minimizes the parabola through the best trial and its two neighbors. The search ends when that
-    moves by less than `precision`, or after `max_trials`. Returns the best t, 0 if no step lowered
-    phi, and the number of trials.
+    moves by less than 5%, or after `max_trials`. Returns the best t, 0 if no step lowered phi, and
+    the number of trials.
     """
     tried: list[Trial] = [(0.0, value0)]
     t = first
@@ -48,7 +44,7 @@ def line_search(
             t = float(np.clip(guess, at, 10 * at))
         else:
             t = _between(*tried[best - 1 : best + 2])
-        if abs(t - at) <= precision * at:
+        if abs(t - at) <= _PRECISION * at:
             if len(tried) > 2:
                 break
             t = 1.5 * at  # a single trial is not enough
