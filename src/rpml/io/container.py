@@ -57,8 +57,8 @@ def _digest(arrays: Mapping[str, AnyArray], text: str) -> str:
 
 def write_container(
     path: str | Path,
-    arrays: Mapping[str, AnyArray],
-    metadata: Mapping[str, object],
+    arrays: Arrays,
+    metadata: Json,
     kind: str,
     version: int,
     overwrite: bool = True,
@@ -68,13 +68,7 @@ def write_container(
         write_draft(draft, arrays, metadata, kind, version)
 
 
-def write_draft(
-    path: Path,
-    arrays: Mapping[str, AnyArray],
-    metadata: Mapping[str, object],
-    kind: str,
-    version: int,
-) -> None:
+def write_draft(path: Path, arrays: Arrays, metadata: Json, kind: str, version: int) -> None:
     """Write arrays and metadata to a new file."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file

@@ -14,7 +14,7 @@ from scipy.optimize import linear_sum_assignment
 from rpml.method.graph.heaps import nearest_rows
 from rpml.method.graph.neighbors import Neighbors, nearest_neighbors
 from rpml.runtime.compiled import compiled
-from rpml.runtime.rows import Array, Floats, Indices, slices, sorted_sample, unit_rows
+from rpml.runtime.rows import Array, Floats, Indices, Integers, slices, sorted_sample, unit_rows
 
 N_NEGATIVES = 5  # repulsions per attraction
 _A, _B = 1.577, 0.895  # the curve of UMAP for min_dist = 0.1
@@ -43,12 +43,7 @@ def _move(P: NDArray[np.float64], i: int, j: int, rate: float, attract: bool) ->
 
 @compiled()
 def _run_forces(
-    P: NDArray[np.float64],
-    heads: NDArray[np.int32],
-    tails: NDArray[np.int32],
-    period: NDArray[np.float64],
-    epochs: int,
-    rng: np.random.Generator,
+    P: Array, heads: Integers, tails: Integers, period: Array, epochs: int, rng: np.random.Generator
 ) -> None:
     """Move the points in place; an edge is used every `period` passes over all of them."""
     due = period.copy()

@@ -117,16 +117,12 @@ def report(
     from rpml.pages.report.measurements import Measurements, Source
     from rpml.pages.report.page import build_report
 
-    rows, items = _checked(model, X, y, queries, shown)
+    rows, items = _checked(model, X, y, queries, **shown)
     return Report(build_report(Measurements([model], rows, items, Source("the model", "X"))))
 
 
 def _checked(
-    model: RPML,
-    X: ArrayLike,
-    y: Iterable[object] | None,
-    queries: ArrayLike | None,
-    shown: dict[str, Any],
+    model: RPML, X: ArrayLike, y: Iterable[object] | None, queries: ArrayLike | None, **shown: Any
 ) -> tuple[Array, Items]:
     check_is_fitted(model)
     rows = check_rows(model, X, reset=False)
@@ -162,7 +158,7 @@ def explore(
     from rpml.pages.explorer.catalog import make_catalog, start_work
     from rpml.pages.items import picture_reader
 
-    rows, items = _checked(model, X, y, queries, shown)
+    rows, items = _checked(model, X, y, queries, **shown)
     catalog = make_catalog(model, rows, items, "X")
     images = shown.get("images")
     pictures = None if images is None else picture_reader(items, Path(images))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rpml.method.codes import Codec, Codes
 from rpml.runtime.compiled import VECTORIZED, compiled
-from rpml.runtime.rows import AnyArray, Floats, Indices, Mask, top_columns, top_k
+from rpml.runtime.rows import Floats, Indices, Mask, top_columns, top_k
 from rpml.runtime.threads import run_chunks, times
 
 MIN_CHUNK = 131_072  # rows at a time
@@ -23,12 +23,12 @@ Candidates = Callable[[slice], Iterator[tuple[Floats, Indices]]]
 
 @compiled(VECTORIZED)
 def rows_above(
-    table: AnyArray,
-    words: AnyArray,
-    scales: AnyArray,
+    table: Floats,
+    words: NDArray[np.uint64],
+    scales: Floats,
     least: float,
-    rows: AnyArray,
-    scores: AnyArray,
+    rows: Indices,
+    scores: Floats,
 ) -> int:
     """Write the rows with a score of at least `least` and the scores; return how many they are.
 

@@ -15,6 +15,7 @@ from rpml.runtime.rows import (
     AnyArray,
     Array,
     Indices,
+    Integers,
     as_matrix,
     check_finite,
     row_blocks,
@@ -203,10 +204,7 @@ def _count_block(
 
 
 def _in_parts(
-    kernel: Callable[..., None],
-    scores: Array,
-    columns: tuple[int, int],
-    *per_row: NDArray[np.number],
+    kernel: Callable[..., None], scores: Array, columns: tuple[int, int], *per_row: AnyArray
 ) -> None:
     """Run a kernel over the rows of a tile of scores, split between threads."""
 
@@ -222,7 +220,7 @@ def _cut(start: int, stop: int) -> list[tuple[int, int]]:
 
 @compiled()
 def best_in_own_class(
-    scores: AnyArray, columns: tuple[int, int], own: AnyArray, rows: AnyArray, best: AnyArray
+    scores: Array, columns: tuple[int, int], own: Integers, rows: Indices, best: Array
 ) -> None:
     """Raise best[i] to the largest score of a same-class column other than row i itself."""
     first, last = columns
@@ -236,11 +234,7 @@ def best_in_own_class(
 
 @compiled()
 def count_other_classes(
-    scores: AnyArray,
-    columns: tuple[int, int],
-    own: AnyArray,
-    thresholds: AnyArray,
-    counts: AnyArray,
+    scores: Array, columns: tuple[int, int], own: Integers, thresholds: Array, counts: Integers
 ) -> None:
     """Add to counts[i] how many columns of other classes score at least each threshold of row i."""
     first, last = columns
