@@ -313,9 +313,8 @@ class DeepProtocol:
             row = self._row(name, f"{method.title}, end to end", Z[f"deep-{name}"], y, ks)
             seconds = round(sum(epoch["seconds"] for epoch in trainer.history), 3)
             used = {**asdict(schedule), "history": trainer.history}
-            rows.append(
-                row | {"seconds": seconds, "settings": used, "uses_labels": method.uses_labels}
-            )
+            measured = {"seconds": seconds, "settings": used, "uses_labels": method.uses_labels}
+            rows.append(row | measured)
         return rows, Z
 
     def _row(self, name: str, title: str, Z: Array, y: AnyArray, ks: tuple[int, ...]) -> Json:

@@ -19,15 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rpml.distributed.cluster import Cluster, Task
+from rpml.io.features import reading
 from rpml.io.features.arrow_files import ArrowSource
 from rpml.io.features.numpy_files import ArraySource, RemoteArray, read_ids
-from rpml.io.features.reading import (
-    check_like,
-    check_one_format,
-    is_feature_file,
-    natural_key,
-    open_features,
-)
 from rpml.io.features.source import (
     Batch,
     Features,
@@ -210,7 +204,7 @@ def _open_shards(
     shards = cluster.values(cluster.each(_look, paths, options=options))
     first, width = shards[0], shards[0].n_features
     for shard in shards[1:]:
-        check_like(shard, first)
+        reading.check_like(shard, first)
     sizes = [shard.n_rows for shard in shards]
     dtype = np.result_type(*(shard.dtype for shard in shards))
     edges = _edges(sum(sizes), width * dtype.itemsize, partition_rows, least)
@@ -261,10 +255,12 @@ def shard_addresses(address: str) -> tuple[list[str], str]:
     entries = [path]
     if not is_file:
         listings = (system.ls(path, detail=False), system.find(path))
-        found = ([entry for entry in there if is_feature_file(Path(entry))] for there in listings)
+        found = (
+            [entry for entry in there if reading.is_feature_file(Path(entry))] for there in listings
+        )
         entries = next(filter(None, found), [])
-        check_one_format(address, map(Path, entries))
-        entries.sort(key=lambda entry: (str(Path(entry).parent), natural_key(Path(entry))))
+        reading.check_one_format(address, map(Path, entries))
+        entries.sort(key=lambda entry: (str(Path(entry).parent), reading.natural_key(Path(entry))))
     known = [system.info(entry) for entry in entries]
     times = ("mtime", "ETag", "LastModified", "updated")
     stamps = [(info["size"], *(str(info[t]) for t in times if t in info)) for info in known]
@@ -306,14 +302,14 @@ def _between(edges: NDArray[np.int64], groups: NDArray[np.int64]) -> NDArray[np.
 def _open_shard(path: str, options: ReadOptions) -> FeatureSource:
     """Open a shard; of remote .npy and parquet files only the rows asked for are read."""
     if "://" not in path:
-        return open_features(path, options)
+        return reading.open_features(path, options)
     import fsspec
 
     name, suffix = Path(path), Path(path).suffix.lower()
     try:
         if suffix not in (".npy", ".parquet", ".pq"):  # copied to this worker's disk
             name = _copied(path)
-            source = open_features(name, options)
+            source = reading.open_features(name, options)
         else:
             system, inside = fsspec.core.url_to_fs(path)
             file = system.open(inside, "rb", block_size=_READ_AHEAD)

@@ -281,7 +281,6 @@ def as_classes(y: ArrayLike | None, n: int) -> Labels | None:
         warnings.warn(
             f"use_labels=True, but y {what}: the fit learns without labels. Pass y, or set "
             "use_labels=False.",
-            UserWarning,
             stacklevel=4,
         )
     return labels
@@ -315,7 +314,6 @@ def as_pairs(pairs: ArrayLike | None, n: int) -> Indices | None:
         repeated = len(rows) - len(unique)
         warnings.warn(
             f"{repeated} of {len(rows)} pairs left out, since each repeats another one.",
-            UserWarning,
             stacklevel=4,
         )
     return unique

@@ -17,14 +17,8 @@ from rpml.evaluation.comparison import markdown_text
 from rpml.evaluation.metrics import clustering_scores, recall_at_k
 from rpml.evaluation.metrics.retrieval import KS
 from rpml.evaluation.registry import PCA, Method, chosen_methods
-from rpml.io.datasets.image_sets import (
-    PUBLISHED,
-    ImageSet,
-    read_cars,
-    read_cub,
-    read_folders,
-    read_sop,
-)
+from rpml.io.datasets import image_sets
+from rpml.io.datasets.image_sets import PUBLISHED, ImageSet
 from rpml.io.features import ReadOptions, read_features
 from rpml.io.features.labels import as_label_array, read_values
 from rpml.io.features.numpy_files import NpzFile
@@ -34,10 +28,10 @@ from rpml.runtime.errors import InputError, one_line
 from rpml.runtime.rows import AnyArray, Array, Mask
 
 READERS: dict[str, Callable[[str], ImageSet]] = {
-    "cub": read_cub,
-    "cars": read_cars,
-    "sop": read_sop,
-    "folders": read_folders,
+    "cub": image_sets.read_cub,
+    "cars": image_sets.read_cars,
+    "sop": image_sets.read_sop,
+    "folders": image_sets.read_folders,
 }
 DEFAULT_METHODS = (
     *("raw", "whitened-512", "random", "pca", "half-whitened", "pca-whitened"),

@@ -105,14 +105,13 @@ def recommend(
     >>> rpml.recommend(load_digits().data, 8).choice in ("pca", "half-whitened", "rpml")
     True
     """
+    X = checked_embedding(X, "X")
+    known = fit_knowledge(X, nuisance, queries)
     if bytes is not None or keep is not None:
         if n_components is not None:
             raise ValueError("bytes and keep choose the dimensions: leave out n_components.")
         seed = int(check_random_state(random_state).randint(2**31 - 1))
-        known = fit_knowledge(checked_embedding(X, "X"), nuisance, queries)
         return recommend_size(X, bytes, keep=keep, y=y, known=known, random_state=seed)
-    X = checked_embedding(X, "X")
-    known = fit_knowledge(X, nuisance, queries)
     found, fits = _recommend(X, n_components, methods, random_state, {"y": y, **known})
     if found.choice in ("raw", REFERENCE):
         return found

@@ -84,7 +84,7 @@ def warn_of_trivial(y: ArrayLike, n: int, ks: Sequence[int]) -> None:
         reasons.append(f"K = {max(ks)} looks at all {counted(n - 1, 'other row')}")
     if reasons:
         text = f"Recall@K says nothing of the embedding: {'; '.join(reasons)}."
-        warnings.warn(text, UserWarning, stacklevel=3)
+        warnings.warn(text, stacklevel=3)
 
 
 def first_hit_rank(Z: ArrayLike, y: ArrayLike, metric: str = "cosine") -> NDArray[np.int64]:

@@ -202,6 +202,5 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         warnings.warn(
             f"epsilon={self.epsilon} gives {outcome} (the largest affinity is {largest:.3g}); "
             "use another value or epsilon='auto'",
-            UserWarning,
             stacklevel=3,
         )

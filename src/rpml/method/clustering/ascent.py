@@ -237,14 +237,12 @@ def usable_labels(ascent: GraphAscent, epsilon: float | str) -> Labels:
             warnings.warn(
                 f"AAS with epsilon={found.epsilon:.4g} put {what}; epsilon was {change} to "
                 f"{other.epsilon:.4g}, which gives {counted(len(other.modes), 'cluster')}.",
-                UserWarning,
                 stacklevel=2,
             )
             return other.labels
     warnings.warn(
         f"AAS put {what} and no other epsilon changes that; the rows have no cluster structure "
         "to learn from.",
-        UserWarning,
         stacklevel=2,
     )
     return found.labels

@@ -48,7 +48,6 @@ def merge_basins(
             f"n_clusters={n_clusters}, but the ascent finds only "
             f"{counted(tree.n_leaves, 'basin')} of {counted(min_cluster_size, 'row')} or "
             "more, which are the clusters: lower min_cluster_size for more.",
-            UserWarning,
             stacklevel=4,
         )
     labels = tree.cut(min(n_clusters, tree.n_leaves))[leaves]

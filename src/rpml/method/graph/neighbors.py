@@ -102,7 +102,6 @@ def nearest_neighbors(
         warnings.warn(
             f"n_neighbors={n_neighbors} needs more than {counted(n, 'row')}; "
             f"{counted(n - 1, 'neighbor is', 'neighbors are')} used",
-            UserWarning,
             stacklevel=2,
         )
     k = int(min(n_neighbors, n - 1))
@@ -116,7 +115,6 @@ def nearest_neighbors(
             f"These {counted(n, 'row')} have no cells that an approximate search could use, so "
             "they are searched exactly: the time grows with the square of the rows. A sample of "
             "them may do.",
-            UserWarning,
             stacklevel=2,
         )
     return _finish(rows, search_all(rows, k, progress), 1.0, "exact")

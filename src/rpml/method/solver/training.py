@@ -98,7 +98,6 @@ def solve(
         warnings.warn(
             "No triplet can be formed: all rows form one cluster, or each its own. "
             "The initial subspace is kept.",
-            UserWarning,
             stacklevel=2,
         )
         return OptimizeResult(*start, 0.0, {"loss": []}, 0, True, "no triplets: nothing learned")

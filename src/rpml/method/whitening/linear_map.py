@@ -152,19 +152,18 @@ def principal_axes(
     decomposed instead. Directions whose variance is lost in rounding are left out. `step` is called
     after every block of a pass over the rows.
     """
-    n, d = X.shape
+    (n, d), dtype = X.shape, float_dtype(X)
     mean = row_sum(X, unit_input, step) / n
     if n >= d:
-        spectrum = spectrum_of(
-            mean, second_moments(X, mean, unit_input, step=step) / n, float_dtype(X)
-        )
-        if lost_in_rounding(spectrum, float_dtype(X)):
-            precise = second_moments(X, mean, unit_input, np.float64)
-            spectrum = spectrum_of(mean, precise / n, float_dtype(X))
+        moments = second_moments(X, mean, unit_input, step=step)
+        spectrum = spectrum_of(mean, moments / n, dtype)
+        if lost_in_rounding(spectrum, dtype):
+            moments = second_moments(X, mean, unit_input, np.float64)
+            spectrum = spectrum_of(mean, moments / n, dtype)
         return spectrum
     rows = (unit_rows if unit_input else np.asarray)(np.asarray(X, np.float64)) - mean
     variances, small = np.linalg.eigh(rows @ rows.T / n)
-    significant = _significant(variances, n, _rounding(mean, variances, float_dtype(X)))
+    significant = _significant(variances, n, _rounding(mean, variances, dtype))
     axes = rows.T @ small[:, significant] / np.sqrt(variances[significant] * n)
     return Spectrum(mean, axes * sign_of_largest(axes), variances[significant])
 
