@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra 'deep' is not installed")
 
 from rpml.deep import trainer as module
-from rpml.deep.trainer import TEMPERATURE, FeatureDistillation
+from rpml.deep.trainer import TEMPERATURE, FeatureDistillation, Schedule
 
 N, P, L = 30, 6, 3
 
@@ -27,10 +27,16 @@ def moved(before, rows):
     return torch.nn.functional.normalize(torch.from_numpy(before[rows] + 0.3 * noise))
 
 
+def weighted(features, neighbors):
+    return Schedule(feature_distillation=features, neighbor_distillation=neighbors)
+
+
 def test_anchor_is_one_less_the_cosine(before, projection):
     rows = np.array([3, 7, 7, 12])
     now = moved(before, rows)
-    found = FeatureDistillation(before, projection, 2.0, 0.0).loss(now, torch.from_numpy(rows))
+    found = FeatureDistillation(before, projection, weighted(2.0, 0.0)).loss(
+        now, torch.from_numpy(rows)
+    )
     expected = 2 * (1 - np.einsum("ij,ij->i", now.numpy(), before[rows])).mean()
     assert float(found) == pytest.approx(expected, rel=1e-5)
 
@@ -38,7 +44,9 @@ def test_anchor_is_one_less_the_cosine(before, projection):
 def test_neighborhood_is_a_cross_entropy_over_all_images(before, projection):
     rows = np.array([0, 5, 9])
     now = moved(before, rows)
-    found = FeatureDistillation(before, projection, 0.0, 1.5).loss(now, torch.from_numpy(rows))
+    found = FeatureDistillation(before, projection, weighted(0.0, 1.5)).loss(
+        now, torch.from_numpy(rows)
+    )
 
     def embedded(X):
         Z = X.astype(np.float64) @ projection.numpy()
@@ -56,7 +64,7 @@ def test_neighborhood_is_a_cross_entropy_over_all_images(before, projection):
 def test_lowest_where_nothing_has_moved(before, projection, monkeypatch, most):
     monkeypatch.setattr(module, "MAX_REFERENCES", most)  # 8: a sample and the batch itself
     rows = torch.arange(10)
-    distilled = FeatureDistillation(before, projection, 1.0, 1.0)
+    distilled = FeatureDistillation(before, projection, weighted(1.0, 1.0))
     still = torch.from_numpy(before[:10]).requires_grad_()
     lowest = distilled.loss(still, rows)
     lowest.backward()
@@ -66,7 +74,9 @@ def test_lowest_where_nothing_has_moved(before, projection, monkeypatch, most):
 
 
 def test_gradient(before, projection):
-    distilled = FeatureDistillation(before.astype(np.float64), projection.double(), 1.0, 1.0)
+    distilled = FeatureDistillation(
+        before.astype(np.float64), projection.double(), weighted(1.0, 1.0)
+    )
     rows = torch.arange(4)
     now = moved(before, np.arange(4)).double().requires_grad_()
     assert torch.autograd.gradcheck(lambda x: distilled.loss(x, rows), (now,))
@@ -75,5 +85,8 @@ def test_gradient(before, projection):
 def test_switched_off(before, projection):
     now = moved(before, np.arange(4)).requires_grad_()
     assert (
-        float(FeatureDistillation(before, projection, 0.0, 0.0).loss(now, torch.arange(4))) == 0.0
+        float(
+            FeatureDistillation(before, projection, weighted(0.0, 0.0)).loss(now, torch.arange(4))
+        )
+        == 0.0
     )

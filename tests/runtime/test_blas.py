@@ -9,7 +9,6 @@ from threadpoolctl import threadpool_info
 from rpml import RPML
 from rpml.runtime.threads import (
     aligned,
-    gram,
     single_blas_thread,
     times,
     transposed_times,
@@ -78,10 +77,10 @@ def test_every_thread_can_limit_blas():
 
 def test_the_product_of_a_matrix_with_itself():
     A = np.random.default_rng(0).normal(size=(900, 40))
-    np.testing.assert_allclose(gram(A), A.T @ A, rtol=1e-12, atol=1e-10)
+    np.testing.assert_allclose(transposed_times(A, A), A.T @ A, rtol=1e-12, atol=1e-10)
     with using_threads(1):
-        alone = gram(A)
-    np.testing.assert_array_equal(gram(A), alone)
+        alone = transposed_times(A, A)
+    np.testing.assert_array_equal(transposed_times(A, A), alone)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -115,19 +115,15 @@ class FeatureDistillation:
     """Cosine and neighborhood distillation from the features before training.
 
     `features` (n_images, n_features) and `projection` are those before training, the features as
-    unit rows averaged over the views. `feature_weight` is that of 1 - cosine between the features
-    of an image now and then, `neighbor_weight` that of the cross-entropy between the softmax of its
-    similarities to at most `MAX_REFERENCES` reference images, then and now.
+    unit rows averaged over the views. The schedule has the weights: `feature_distillation` is that
+    of 1 - cosine between the features of an image now and then, `neighbor_distillation` that of the
+    cross-entropy between the softmax of its similarities to at most `MAX_REFERENCES` reference
+    images, then and now.
     """
 
-    def __init__(
-        self,
-        features: Array,
-        projection: torch.Tensor,
-        feature_weight: float,
-        neighbor_weight: float,
-    ) -> None:
-        self.feature_weight, self.neighbor_weight = feature_weight, neighbor_weight
+    def __init__(self, features: Array, projection: torch.Tensor, schedule: Schedule) -> None:
+        self.feature_weight = schedule.feature_distillation
+        self.neighbor_weight = schedule.neighbor_distillation
         self._features = torch.from_numpy(features.copy()).to(projection.device)
         self._projection = projection.detach().clone()
         self._embedding = self._embed(self._features)
@@ -194,12 +190,7 @@ class Trainer:
         # of each image, a running mean over views and epochs, which is clustered
         self.features = mean_features(self.student, frozen)
         self.epoch, self.history = 0, list[Scores]()
-        self.distillation = FeatureDistillation(
-            self.features,
-            self.student.projection,
-            schedule.feature_distillation,
-            schedule.neighbor_distillation,
-        )
+        self.distillation = FeatureDistillation(self.features, self.student.projection, schedule)
 
     def run(self, context: Context | None = None) -> Embedder:
         """Train the network; return the exponential moving average of the embedder.

@@ -163,16 +163,9 @@ def recommend_from(
             "them if you can afford the size."
         )
     certainty = "clear" if apart is None or apart.clear > 0 else "close"
-    return Recommendation(
-        choice,
-        size,
-        certainty,
-        gain,
-        True,
-        evidence,
-        reasons=(*reasons, *close_reason(certainty, runner_up)),
-        known=known if choice == KNOWN else (),
-    )
+    told = (*reasons, *close_reason(certainty, runner_up))
+    used = known if choice == KNOWN else ()
+    return Recommendation(choice, size, certainty, gain, True, evidence, reasons=told, known=used)
 
 
 def decide(

@@ -19,7 +19,7 @@ from rpml.method.objective.triplet_loss import TripletObjective
 from rpml.method.objective.weights import check_theta
 from rpml.method.solver.line_search import line_search
 from rpml.runtime.rows import Array
-from rpml.runtime.threads import gram, single_blas_thread, times, transposed_times
+from rpml.runtime.threads import single_blas_thread, times, transposed_times
 
 Tangent = tuple[Array, ...]
 REFRESH = 10  # iterations between recomputations of X L against rounding, and checkpoints
@@ -63,7 +63,7 @@ class PolarCurve:
 
     @classmethod
     def through(cls, point: Array, vector: Array) -> PolarCurve:
-        eigenvalues, rotation = np.linalg.eigh(gram(vector))
+        eigenvalues, rotation = np.linalg.eigh(transposed_times(vector, vector))
         start, direction = times(point, rotation), times(vector, rotation)
         return cls(start, direction, np.maximum(eigenvalues, 0.0), rotation)
 

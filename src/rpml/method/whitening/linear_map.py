@@ -21,7 +21,7 @@ from rpml.runtime.rows import (
     unit_rows,
     with_lengths,
 )
-from rpml.runtime.threads import gram, rowwise_times, run_chunks, single_blas_thread
+from rpml.runtime.threads import rowwise_times, run_chunks, single_blas_thread, transposed_times
 
 if TYPE_CHECKING:
     from rpml.method.codes import Codec
@@ -191,7 +191,7 @@ def second_moments(
     for _, block in row_blocks(X):
         block = prepared(block).astype(dtype or block.dtype, copy=False)
         block = block - mean.astype(block.dtype)
-        moments += gram(block)
+        moments += transposed_times(block, block)
         step()
     return moments
 
