@@ -227,7 +227,7 @@ def test_the_evidence_is_saved_and_said(tmp_path):
         ({"nuisance": [None] * 480}, "no value"),
         ({"nuisance": pd.DataFrame({"a": np.tile([0, 1], 240), "b": 1})}, "column 'b' has one"),
         ({"nuisance": np.empty((480, 0))}, "no columns"),
-        ({"queries": np.ones((5, 7))}, "rows of 48 columns, as X has, got 7 columns"),
+        ({"queries": np.ones((5, 7))}, r"rows of 48 columns, as X has, got the shape \(5, 7\)"),
         ({"queries": np.ones(48)}, r"got the shape \(48,\)"),
         ({"queries": np.empty((0, 48))}, "queries are empty"),
         ({"queries": np.full((3, 48), np.nan)}, "queries contains NaN at row 0, column 0"),

@@ -352,7 +352,6 @@ class Embedding(FitSettings):
         else:
             exemplars = self.cluster_rows(X)[1]
             vectors = X[exemplars.rows]
-        nothing = np.empty((0, 3), np.intp), np.empty(0)
         known = Candidates(
             count=self.n_samples_,
             exemplars=exemplars,
@@ -360,8 +359,8 @@ class Embedding(FitSettings):
             rows=None if X is None else self._unit_embedding(X),
             labels=fitted.get("labels_", np.full(self.n_samples_, -1)),
             labeled=fitted.get("labeled_mask_", np.zeros(self.n_samples_, bool)),
-            triplets=fitted.get("triplets_", nothing[0]),
-            probabilities=fitted.get("triplet_probabilities_", nothing[1]),
+            triplets=fitted.get("triplets_", np.empty((0, 3), np.intp)),
+            probabilities=fitted.get("triplet_probabilities_", np.empty(0)),
         )
         return rank_candidates(n, known)
 

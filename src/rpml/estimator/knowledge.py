@@ -54,10 +54,8 @@ def as_queries(queries: ArrayLike | None, X: Array) -> Array | None:
         return None
     rows = np.asarray(as_matrix(queries))
     if rows.ndim != 2 or rows.shape[1] != X.shape[1]:
-        width = rows.shape[-1] if rows.ndim else 0
         raise ValueError(
-            f"queries must be rows of {X.shape[1]} columns, as X has, got "
-            + (f"{width} columns." if rows.ndim == 2 else f"the shape {rows.shape}.")
+            f"queries must be rows of {X.shape[1]} columns, as X has, got the shape {rows.shape}."
         )
     if len(rows) == 0:
         raise ValueError("queries are empty: leave them out, or pass one query per row.")

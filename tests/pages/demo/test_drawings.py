@@ -190,7 +190,7 @@ def test_without_the_extra_the_run_goes_on_and_says_why(tmp_path, monkeypatch, d
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     said = []
     rng = np.random.default_rng(0)
-    Z = rng.normal(size=(len(drawings[1]), 4))
+    Z = rng.normal(size=(len(drawings[1].images), 4))
     rows = [row_of(name, 0.5) for name in ("raw features", LEARNED)]
     embeddings = {row["method"]: Z for row in rows}
     assert demo._draw(tmp_path, drawings[1], embeddings, rows, 0, said.append) is None

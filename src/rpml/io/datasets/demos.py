@@ -33,9 +33,6 @@ class Drawings:
     """The class."""
     alphabet: NDArray[np.str_]
 
-    def __len__(self) -> int:
-        return len(self.images)
-
 
 @dataclass(frozen=True)
 class Solutions:
