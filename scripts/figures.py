@@ -13,7 +13,7 @@ from PIL import Image
 
 from rpml import RPML
 from rpml.io.datasets.demos import gradient_histograms, load_drawings
-from rpml.pages.figures import FigureOptions, as_pixels, draw_figures
+from rpml.pages.figures import FigureOptions, draw_figures
 
 FOLDER = Path(__file__).parent.parent / "docs" / "images"
 
@@ -26,7 +26,8 @@ def main() -> None:
     X = gradient_histograms(test.images)
 
     def pictures(rows, side):
-        drawn = (Image.fromarray(as_pixels(test.images[row])) for row in rows)
+        gray = (255 - 225 * np.asarray(test.images[rows], np.float64)).astype(np.uint8)
+        drawn = (Image.fromarray(image).convert("RGB") for image in gray)  # dark on white
         return np.stack([np.asarray(d.resize((side, side), Image.LANCZOS)) for d in drawn])
 
     names = np.array([f"{a} {c}" for a, c in zip(test.alphabet, test.character, strict=True)])

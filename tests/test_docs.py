@@ -294,6 +294,16 @@ def test_links_resolve(page):
         assert not anchor or anchor in anchors(target), link
 
 
+@pytest.mark.parametrize("folder", ["benchmarks", "scripts"])
+def test_what_commands_outside_the_package_import_exists(folder):
+    for path in (ROOT / folder).glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rpml"):
+                module = importlib.import_module(node.module)
+                missing = [name.name for name in node.names if not hasattr(module, name.name)]
+                assert not missing, f"{path}: {node.module} has no {missing}"
+
+
 @pytest.mark.parametrize("made_by", ["cli_reference", "gallery_figure"])
 def test_generated_pages_and_pictures_are_up_to_date(made_by):
     script = ROOT / "scripts" / f"{made_by}.py"

@@ -91,14 +91,14 @@ def advised(choice: str, size: int, known: Iterable[str] = ()) -> str:
 
 
 def recall_reason(choice: str, recall: Mapping[str, float], gain: Interval | None) -> str:
-    said = f"Recall@1 on held-out rows is {recall[choice]:.1%}"
+    fact = f"Recall@1 on held-out rows is {recall[choice]:.1%}"
     if choice == REFERENCE and recall[choice] < max(recall.values()):
-        return f"{said}, and no other method is clearly better."
+        return f"{fact}, and no other method is clearly better."
     if gain is None or choice == REFERENCE:
-        return f"{said}, the highest of {counted(len(recall), 'method')}."
+        return f"{fact}, the highest of {counted(len(recall), 'method')}."
     bounds = f"{100 * gain.low:+z.1f} to {100 * gain.high:+z.1f}"
     return (
-        f"{said} against {recall[REFERENCE]:.1%} with PCA: a gain of {100 * gain.value:+z.1f} "
+        f"{fact} against {recall[REFERENCE]:.1%} with PCA: a gain of {100 * gain.value:+z.1f} "
         f"points (95% interval {bounds})."
     )
 
@@ -163,9 +163,9 @@ def recommend_from(
             "them if you can afford the size."
         )
     certainty = "clear" if apart is None or apart.clear > 0 else "close"
-    told = (*reasons, *close_reason(certainty, runner_up))
+    why = (*reasons, *close_reason(certainty, runner_up))
     used = known if choice == KNOWN else ()
-    return Recommendation(choice, size, certainty, gain, True, evidence, reasons=told, known=used)
+    return Recommendation(choice, size, certainty, gain, True, evidence, reasons=why, known=used)
 
 
 def decide(
@@ -191,8 +191,8 @@ def decide(
     lead = np.inf if runner_up is None or choice == "raw" else worth[choice] - worth[runner_up]
     certainty = "clear" if lead > CLEARLY else "close"
     gain = expected_gain(gains[choice]) if choice not in ("raw", REFERENCE) else None
-    told = (*reasons, *close_reason(certainty, runner_up))
-    return Recommendation(choice, size, certainty, gain, False, dict(evidence), reasons=told)
+    why = (*reasons, *close_reason(certainty, runner_up))
+    return Recommendation(choice, size, certainty, gain, False, dict(evidence), reasons=why)
 
 
 def _leads(gain: Interval | None) -> bool:

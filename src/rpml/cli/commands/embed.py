@@ -72,6 +72,8 @@ def run(
         written, files = embed_file(fitted, source, output, force, context, codes or "float"), []
     fields = {"output": output, "rows": written, "dim": size, "codes": codes}
     text = f"{output}: {counted(written, 'row')}, {counted(size, 'dimension')}"
+    if codes is not None:
+        text += f" in {counted(fitted.codec(codes).width, 'byte')} per row"
     if files:
         fields["files"] = len(files)
         text += f", {counted(len(files), 'file')}"

@@ -248,8 +248,8 @@ def outcome_fields(model: RPML, data: Features, inputs: Json, fields: Json) -> J
     from rpml.estimator import description
     from rpml.estimator.knowledge import as_nuisance
 
-    said = ("rows", "features", "dim", "iterations", "converged", "message")
-    made = {n: value for n, value in fields.items() if value is not None and n not in said}
+    shown = ("rows", "features", "dim", "iterations", "converged", "message")
+    made = {n: value for n, value in fields.items() if value is not None and n not in shown}
     lines = made | description.outcome_lines(model)
     lines = {"outcome": lines.pop("outcome"), **lines}
     if "cluster" in inputs:

@@ -147,7 +147,7 @@ def _matrix_columns(path: Path, data: Features) -> dict[str, NDArray[Any]]:
     """Return the columns of a .npy file of two dimensions; none of any other file."""
     from rpml.io.features.numpy_files import load_npy, read_ids, sidecar
 
-    n_rows, beside = len(data.values), sidecar(path)
+    n_rows, table = len(data.values), sidecar(path)
     if path.suffix.lower() != ".npy" or (values := load_npy(path)).ndim != 2:
         return {}
     if len(values) != n_rows or values.dtype.kind not in "fiu":
@@ -156,7 +156,7 @@ def _matrix_columns(path: Path, data: Features) -> dict[str, NDArray[Any]]:
             f"each of {n_rows} rows"
         )
     own = list(map(str, range(n_rows) if data.ids is None else data.ids))
-    if beside.is_file() and list(map(str, read_ids(beside, None, path))) != own:
+    if table.is_file() and list(map(str, read_ids(table, None, path))) != own:
         raise InputError(f"--nuisance {path}: its rows have other ids, or another order of them")
     return {f"{path.stem} {i}": column for i, column in enumerate(values.T)}
 

@@ -154,9 +154,9 @@ def _read(
         return parts[0], parts[1] or None
     suffix = path.suffix.lower()
     if suffix == ".npy":
-        beside = sidecar(path)
-        named = id_column != "" and beside.is_file()
-        keys = read_ids(beside, None, path).tolist() if named else None
+        table = sidecar(path)
+        named = id_column != "" and table.is_file()
+        keys = read_ids(table, None, path).tolist() if named else None
         return _vector(load_npy(path), str(path)), keys
     if suffix == ".npz":
         archive = NpzFile(path)

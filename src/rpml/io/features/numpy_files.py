@@ -159,8 +159,8 @@ def sidecar(path: Path) -> Path:
 
 def open_npy(path: Path, options: ReadOptions) -> FeatureSource:
     """Open a .npy file, with the ids from the file next to it if there is one."""
-    beside = sidecar(path)
-    ids = read_ids(beside, options.id_column, path) if beside.is_file() else None
+    table = sidecar(path)
+    ids = read_ids(table, options.id_column, path) if table.is_file() else None
     return ArraySource(load_npy(path), str(path), ids)
 
 
