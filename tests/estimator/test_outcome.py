@@ -36,6 +36,33 @@ def test_a_fit_that_is_pca_searches_clusters_and_draws_nothing(rows):
     assert (model.n_iter_, model.converged_, model.n_samples_) == (0, True, len(rows))
 
 
+def test_pca_may_subtract_a_part_of_the_mean(rows, tmp_path):
+    whole, half = (RPML(6, center=c, random_state=0).fit(rows + 2) for c in (1.0, 0.5))
+    assert half.outcome_ == "PCA"
+    np.testing.assert_array_equal(half.preprocessing_.mean, 0.5 * whole.preprocessing_.mean)
+    np.testing.assert_array_equal(half.preprocessing_.matrix, whole.preprocessing_.matrix)
+    half.save(tmp_path / "m.rpml")
+    loaded = RPML.load(tmp_path / "m.rpml")
+    np.testing.assert_allclose(loaded.transform(rows), half.transform(rows), atol=1e-6)
+    assert outcome_lines(loaded)["meaning"].startswith(
+        "PCA of unit-length rows, 50% of the mean subtracted"
+    )
+
+
+def test_learned_axes_are_centered():
+    X = classes_with_nuisance()[0]
+    whole, half = (RPML(6, center=c, random_state=0).fit(X + 2) for c in (1.0, 0.5))
+    assert half.outcome_ != "PCA"
+    np.testing.assert_array_equal(half.transform(X), whole.transform(X))
+
+
+def test_an_update_does_not_take_the_part_of_a_part(rows):
+    model = RPML(6, center=0.5, n_neighbors=15, random_state=0, max_iter=2).fit(rows + 2)
+    mean = model.preprocessing_.mean
+    model.update(rows[:100] + 2)
+    np.testing.assert_allclose(model.preprocessing_.mean, mean)
+
+
 @pytest.mark.parametrize("name", MADE_IF_ASKED)
 def test_what_the_fit_did_not_make_says_how_to_get_it(fitted, name):
     with pytest.raises(AttributeError, match=rf"{name} .*PCA.*training='always'.*AuthorityAscent"):

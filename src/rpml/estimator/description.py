@@ -148,6 +148,8 @@ def describe_outcome(model: RPML) -> str:
         return f"learned axes: directions {differ} count less{trained}"
     if choice.whitens:
         return f"{pca}, with the axes {differ} scaled down{trained}"
+    if model.center < 1:
+        pca += f", {model.center:.0%} of the mean subtracted"
     return f"{pca}{trained}" if trained else f"{pca}: the rows support nothing better"
 
 

@@ -175,6 +175,7 @@ CONSTRAINTS: dict[str, list[object]] = {
     "init": [StrOptions({"pca", "random"}), "array-like"],
     "normalize_input": ["boolean"],
     "whiten": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="both"), None],
+    "center": [Interval(Real, 0, 1, closed="both")],
     "weight_ridge": [Interval(Real, 0, None, closed="left"), None],
     "max_iter": [Interval(Integral, 0, 10**6, closed="both")],
     "tol": [Interval(Real, 0, None, closed="left")],

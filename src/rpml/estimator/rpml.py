@@ -72,6 +72,10 @@ class RPML(
         supports it; without evidence it is PCA. A number in [0, 1] divides each principal axis by
         that power of its standard deviation: 0 is PCA, 1 is whitening; it is no evidence for
         training. None leaves the rows unchanged and always trains, as the paper does.
+    center : float, default=1.0
+        Share of the mean that is subtracted where whiten="auto" comes to PCA. Less keeps more of
+        the raw neighbors, and documents nearer to queries unlike them; `rpml.recommend` takes 0.5
+        for codes.
     weight_ridge : float or None, default=0.01
         Ridge on the parameters of the weight function. Weights are divided by their mean, so they
         cannot collapse. None is the printed objective.

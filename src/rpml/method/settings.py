@@ -42,6 +42,7 @@ class FitSettings:
     init: object = "pca"
     normalize_input: bool = True
     whiten: float | str | None = "auto"
+    center: float = 1.0
     weight_ridge: float | None = 0.01
     max_iter: int = 100
     tol: float = 1e-5

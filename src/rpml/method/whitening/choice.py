@@ -93,7 +93,11 @@ def choose_whitening(
     if not isinstance(settings.whiten, str):
         n_axes = min(max(256, 2 * size), len(spectrum.variances))
         return Whitening(whitening(spectrum, float(settings.whiten), n_axes, unit, unit), None)
-    return whiten_by_scatter(X, inputs, spectrum, unit, size, context.rng("whiten"))
+    found = whiten_by_scatter(X, inputs, spectrum, unit, size, context.rng("whiten"))
+    if found.choice is None or found.choice.whitens:
+        return found
+    applied = found.preprocessing
+    return replace(found, preprocessing=replace(applied, mean=settings.center * applied.mean))
 
 
 def size_within(spectrum: Spectrum, shape: tuple[int, int], settings: FitSettings) -> int:
