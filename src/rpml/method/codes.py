@@ -242,7 +242,8 @@ def centroid_search(axes: int) -> Callable[..., None]:
 
     The loops over rows are vectorized, and those over axes, being of a constant length, unrolled.
     """
-    unrolled = 8 if axes < 3 else 4  # centroids per load and store of the least distance
+    # centroids per load and store of the least distance: as many as the registers hold
+    unrolled = 8 if axes < 3 else 4 if axes < 6 else 2
 
     @compiled(frozenset({"contract", "nsz"}))
     def nearest_centroids(
@@ -258,6 +259,7 @@ def centroid_search(axes: int) -> Callable[..., None]:
         """
         n = len(rows)
         columns, least = np.empty((axes, n), np.float32), np.empty(n, np.float32)
+        numbers = least.view(np.int32)
         for m in range(centroids.shape[0]):
             for i in range(n):  # row by row: a transposed assignment reads them once per axis
                 for a in range(axes):
@@ -274,7 +276,8 @@ def centroid_search(axes: int) -> Callable[..., None]:
                         numbered = np.int32(bits | (c + k)).view(np.float32)
                         best = numbered if numbered < best else best
                     least[i] = best
-            codes[:, m] = least.view(np.int32) & NUMBER_BITS
+            for i in range(n):
+                codes[i, m] = numbers[i] & NUMBER_BITS
 
     return nearest_centroids
 
