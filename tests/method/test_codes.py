@@ -179,8 +179,24 @@ def test_a_learned_rotation_codes_correlated_axes_more_closely(monkeypatch):
         return np.square(rows - codec.decode(codec.encode(rows))).sum(axis=1).mean()
 
     turned = error()
-    monkeypatch.setattr("rpml.method.codes.UNTURNED_ROUNDS", 100)
+    dealt = interleaved(32, 8), None, np.eye(32)
+    monkeypatch.setattr("rpml.method.codes.np.linalg.svd", lambda *_, **__: dealt)
     assert turned < 0.9 * error()
+
+
+def test_centroids_of_few_rows_start_again_where_the_error_is_large(monkeypatch):
+    rng = np.random.default_rng(0)
+    far = rng.standard_normal((200, 4)).repeat(3, axis=0)  # hardly any of the random start
+    near = [1, 0, 0, 0] + 0.1 * rng.standard_normal((6000, 4))
+    rows = unit_rows(np.vstack([far, near]).astype(np.float32))
+
+    def error():
+        codec = learn_codebooks(rows, 1, np.random.default_rng(1))
+        return np.square(rows - codec.decode(codec.encode(rows))).sum(axis=1).mean()
+
+    restarted = error()
+    monkeypatch.setattr("rpml.method.codes.FEW_ROWS", 0)
+    assert restarted < 0.9 * error()
 
 
 def test_the_rotation_is_fixed():

@@ -35,8 +35,9 @@ CENTROIDS = 256
 NUMBER_BITS = CENTROIDS - 1  # the last bits of a distance, which hold its centroid's number
 FARTHEST = np.float32(2.0**127)  # of centroid 0
 CODEBOOK_ROWS = 20_000  # that codebooks are learned from
-CODEBOOK_ROUNDS = 15  # of k-means; later ones hardly lower the error
-UNTURNED_ROUNDS = 4  # the first of them, before the axes are rotated
+CODEBOOK_ROUNDS = 30  # of k-means (docs/decisions/codes.md)
+RESTART_ROUNDS = 25  # the first of them, in which centroids of few rows start again
+FEW_ROWS = 0.5  # of the mean number of rows per centroid
 _BLOCK = 1024  # rows whose working arrays fit into the caches
 
 
@@ -286,7 +287,8 @@ def learn_codebooks(Y: Array, n_bytes: int, rng: np.random.Generator) -> Product
     """Learn 256 centroids per group of axes by k-means on embedded rows, and a rotation.
 
     Axes are first dealt to the bytes. From then on, the rotation that brings the rows nearest to
-    their decoded codes and a round of k-means take turns.
+    their decoded codes and a round of k-means take turns. Centroids of few rows start again where
+    the error is large, as those of k-means++ start.
 
     H. Jegou, M. Douze, C. Schmid, "Product quantization for nearest neighbor search" (TPAMI 2011).
     T. Ge, K. He, Q. Ke, J. Sun, "Optimized product quantization" (TPAMI 2014).
@@ -301,22 +303,24 @@ def learn_codebooks(Y: Array, n_bytes: int, rng: np.random.Generator) -> Product
     centers = np.ascontiguousarray(turned[picked].reshape(CENTROIDS, n_bytes, -1).swapaxes(0, 1))
     for i in range(CODEBOOK_ROUNDS):
         codes = ProductCodec(centers, size, rotation).pack(turned)
-        if i >= UNTURNED_ROUNDS:
-            decoded = centers[np.arange(n_bytes), codes].reshape(turned.shape)
-            left, _, right = np.linalg.svd(rows.T @ decoded, full_matrices=False)
-            turn = np.asarray(left @ right, np.float32)  # as a model file has it
-            rotation, turned = turn.astype(np.float64), rows @ turn
+        decoded = centers[np.arange(n_bytes), codes].reshape(turned.shape)
+        left, _, right = np.linalg.svd(rows.T @ decoded, full_matrices=False)
+        turn = np.asarray(left @ right, np.float32)  # as a model file has it
+        rotation, turned = turn.astype(np.float64), rows @ turn
         groups = turned.reshape(len(rows), n_bytes, -1)
-        centers = np.stack([_means(groups[:, m], codes[:, m], rng) for m in range(n_bytes)])
+        few = FEW_ROWS * len(rows) / CENTROIDS if i < RESTART_ROUNDS else 0
+        centers = np.stack([_means(groups[:, m], codes[:, m], few, rng) for m in range(n_bytes)])
     return ProductCodec(centers, size, rotation)
 
 
-def _means(rows: Floats, codes: Codes, rng: np.random.Generator) -> Floats:
-    """Return the mean of the rows of each code; one without rows starts again at a random row."""
-    counts = np.bincount(codes, minlength=CENTROIDS)[:, None]
+def _means(rows: Array, codes: Codes, few: float, rng: np.random.Generator) -> Floats:
+    """Return the mean of the rows of each code; one of at most `few` rows starts at another row."""
+    counts = np.bincount(codes, minlength=CENTROIDS)
     sums = [np.bincount(codes, weights=axis, minlength=CENTROIDS) for axis in rows.T]
-    restarts = rows[rng.integers(len(rows), size=CENTROIDS)]
-    means = np.where(counts > 0, np.stack(sums, axis=1) / np.maximum(counts, 1), restarts)
+    means = np.stack(sums, axis=1) / np.maximum(counts, 1)[:, None]
+    if len(again := np.flatnonzero(counts <= few)):
+        errors = np.square(rows - means[codes]).sum(axis=1) + ZERO
+        means[again] = rows[rng.choice(len(rows), len(again), p=errors / errors.sum())]
     return np.asarray(means, np.float32)
 
 
