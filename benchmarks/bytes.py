@@ -1,7 +1,7 @@
 """Bytes per vector against Recall@1: codes of RPML, of PCA, of faiss and of the first columns.
 
 python benchmarks/bytes.py --data DIR [--sets A,B] [--sizes 8,16] [--codes pq,int2] [--uses new]
-    [--systems RPML,OPQ] [--rows 3000] [--queries 1500] [--into FILE]
+    [--systems RPML,OPQ] [--seeds 3] [--rows 3000] [--queries 1500] [--into FILE]
 
 Three uses: `searched`, fitted on the rows that are searched; `new`, the map fitted on the training
 classes and used on the others; `queries`, documents of DIR/queries searched by real queries, which
@@ -10,8 +10,9 @@ searched rows. Peers at their best: unit rows, centered, PCA to 256 dimensions w
 compared by L2. Other maps get the same product codes: principal axes divided by a power of their
 eigenvalues, with the power that is best by the labels of the queries (an upper bound of Spectral
 Tempering, arXiv 2603.19339, which chooses it by the eigenvalues alone), and rows without the
-direction of their mean. results/bytes.json is written after every set, and what it holds is not
-measured again: delete rows to have them measured anew. bytes_page.py makes the page.
+direction of their mean. Figures of learned codebooks are means over --seeds; each but the first
+gives faiss the rows in another order. results/bytes.json is written after every set, and what it
+holds is not measured again: delete rows to have them measured anew. bytes_page.py makes the page.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +83,20 @@ class Documents:
         return {"recall": round(value, 5), "kept": kept(found, self.near)}
 
 
+def over_seeds(
+    rows: Rows | Documents, seeds: int, encode: Callable[[int], tuple[Map, Vectors]]
+) -> Row:
+    """The mean scores of the codes of so many seeds, and CPU seconds to make one of them."""
+    seconds, scores = 0.0, []
+    for seed in range(seeds):
+        start = time.process_time()
+        pair = encode(seed)
+        seconds += time.process_time() - start
+        scores.append(rows.score(*pair))
+    means = {n: round(float(np.mean([s[n] for s in scores])), 5) for n in scores[0]}
+    return {"seconds": round(seconds / seeds, 2), "seeds": seeds, **means}
+
+
 def kept(found: NDArray[np.intp], near: NDArray[np.intp]) -> float:
     return round(float((found[:, :, None] == near[:, None]).any(axis=1).mean()), 5)
 
@@ -103,7 +119,7 @@ def principal(X: Vectors, most: int) -> Map:
     return lambda rows: np.ascontiguousarray((rows - mean) @ axes, np.float32)
 
 
-def product_quantized(X: Vectors, n_bytes: int, rotate: bool) -> tuple[Map, Vectors]:
+def product_quantized(X: Vectors, n_bytes: int, rotate: bool, seed: int = 0) -> tuple[Map, Vectors]:
     project, turn = principal(X, PEER_AXES), None
     missing = -project(X[:1]).shape[1] % n_bytes
 
@@ -112,13 +128,14 @@ def product_quantized(X: Vectors, n_bytes: int, rotate: bool) -> tuple[Map, Vect
         return padded if turn is None else turn.apply(padded)
 
     rows = turned(X)
+    order = np.random.default_rng(seed).permutation(len(X)) if seed else np.arange(len(X))
     if rotate:
         learned = faiss.OPQMatrix(rows.shape[1], n_bytes)
         learned.niter = OPQ_ROUNDS
-        learned.train(rows)
+        learned.train(rows[order])
         turn, rows = learned, learned.apply(rows)
     quantizer = faiss.ProductQuantizer(rows.shape[1], n_bytes, 8)
-    quantizer.train(rows)
+    quantizer.train(rows[order])
     return by_l2(turned, quantizer.decode(quantizer.compute_codes(rows)))
 
 
@@ -155,14 +172,14 @@ def first_columns(X: Vectors, n_bytes: int, output: str) -> tuple[Map, Vectors]:
     return (lambda X: unit_rows(X[:, :size])), codec.decode(codec.encode(rows))
 
 
-PEERS: dict[str, Callable[[Vectors, int], tuple[Map, Vectors]]] = {
-    "first columns, int8 of sentence-transformers": lambda X, n: first_columns(X, n, "int8"),
-    "first columns, binary of sentence-transformers": lambda X, n: first_columns(X, n, "binary"),
-    "faiss SQ8": lambda X, n: scalar_quantized(X, n, 8),
-    "faiss SQ4": lambda X, n: scalar_quantized(X, n, 4),
-    "faiss PQ": lambda X, n: product_quantized(X, n, rotate=False),
-    "faiss OPQ": lambda X, n: product_quantized(X, n, rotate=True),
-    "faiss RaBitQ": rabitq,
+PEERS: dict[str, Callable[[Vectors, int, int], tuple[Map, Vectors]]] = {
+    "first columns, int8 of sentence-transformers": lambda X, n, _: first_columns(X, n, "int8"),
+    "first columns, binary of sentence-transformers": lambda X, n, _: first_columns(X, n, "binary"),
+    "faiss SQ8": lambda X, n, _: scalar_quantized(X, n, 8),
+    "faiss SQ4": lambda X, n, _: scalar_quantized(X, n, 4),
+    "faiss PQ": lambda X, n, seed: product_quantized(X, n, rotate=False, seed=seed),
+    "faiss OPQ": lambda X, n, seed: product_quantized(X, n, rotate=True, seed=seed),
+    "faiss RaBitQ": lambda X, n, _: rabitq(X, n),
 }
 
 
@@ -182,31 +199,32 @@ def without_mean_direction(fitted: Vectors, n_components: int) -> Map:
     return lambda X: unit_rows((X @ axes).astype(np.float32))  # the mean is not among the axes
 
 
-def other_maps(rows: Rows | Documents, fitted: Vectors, most: int, wanted: Wanted) -> Iterator[Row]:
+def other_maps(
+    rows: Rows | Documents, fitted: Vectors, most: int, seeds: int, wanted: Wanted
+) -> Iterator[Row]:
     """The same product codes after maps that a reader may ask for."""
     for size, _, n_bytes in configurations(TEMPERED_BYTES, most, ["pq"]):
         if not wanted(TEMPERED, n_bytes):
             continue
         place = {"bytes": n_bytes, "dim": size}
 
-        def scored(project: Map, n_bytes: int = n_bytes) -> Row:
-            return rows.score(project, coded(project(rows.X), "pq", n_bytes))
+        def scored(fit: Callable[..., Map], *powers: float, place: Row = place) -> Row:
+            def encode(seed: int) -> tuple[Map, Vectors]:
+                project = fit(fitted, place["dim"], *powers)
+                return project, coded(project(rows.X), "pq", place["bytes"], seed)
 
-        start = time.process_time()
-        found = [{**scored(tempered(fitted, size, p)), "power": p} for p in POWERS]
-        best = max(found, key=lambda row: row["recall"])
-        seconds = round((time.process_time() - start) / len(POWERS), 2)
-        yield {**place, "seconds": seconds, "system": TEMPERED, **best}
-        start = time.process_time()
-        found = scored(without_mean_direction(fitted, size))
-        seconds = round(time.process_time() - start, 2)
-        yield {**place, "seconds": seconds, "system": "mean direction removed, pq", **found}
+            return over_seeds(rows, seeds, encode)
+
+        found = [{**scored(tempered, power), "power": power} for power in POWERS]
+        yield {**place, "system": TEMPERED, **max(found, key=lambda row: row["recall"])}
+        found = scored(without_mean_direction)
+        yield {**place, "system": "mean direction removed, pq", **found}
 
 
 def own_codes(
     rows: Rows | Documents,
     fitted: Vectors,
-    asked: tuple[list[int], list[str]],
+    asked: tuple[list[int], list[str], int],
     most: int,
     wanted: Wanted,
 ) -> Iterator[Row]:
@@ -237,30 +255,31 @@ def own_codes(
             if not wanted(names[output], n_bytes):
                 continue
             project, Z, seconds, _ = space(size)
-            start = time.process_time()
-            decoded = coded(Z, output, n_bytes)
-            seconds += time.process_time() - start
-            place = {"bytes": n_bytes, "dim": size, "seconds": round(seconds, 2)}
-            yield {**place, "system": names[output], **rows.score(project, decoded)}
+
+            def encode(seed: int, place: tuple = (project, Z, output, n_bytes)) -> tuple:
+                return place[0], coded(*place[1:], seed)
+
+            row = over_seeds(rows, asked[2] if output == "pq" else 1, encode)
+            row["seconds"] = round(seconds + row["seconds"], 2)
+            yield {"bytes": n_bytes, "dim": size, "system": names[output], **row}
 
 
-def peers(rows: Rows | Documents, sizes: list[int], wanted: Wanted) -> Iterator[Row]:
+def peers(rows: Rows | Documents, sizes: list[int], seeds: int, wanted: Wanted) -> Iterator[Row]:
     for n in sizes:
         for name, peer in PEERS.items():
             too_few = len(rows.X) < 256 if "PQ" in name else name == "faiss RaBitQ" and n <= 8
             if too_few or not wanted(name, n):
                 continue
-            start = time.process_time()
-            pair = peer(rows.X, n)
-            place = {"bytes": n, "seconds": round(time.process_time() - start, 2)}
-            yield {**place, "system": name, **rows.score(*pair)}
+            encode = partial(peer, rows.X, n)
+            found = over_seeds(rows, seeds if "PQ" in name else 1, encode)
+            yield {"bytes": n, "system": name, **found}
 
 
 def measure(
     base: Row,
     rows: Rows | Documents,
     fitted: Vectors,
-    asked: tuple[list[int], list[str]],
+    asked: tuple[list[int], list[str], int],
     wanted: Wanted,
 ) -> Iterator[Row]:
     """Every system on one set; maps and codes of one's own, then the peers."""
@@ -271,9 +290,9 @@ def measure(
     fitted = unit_rows(fitted)
     most = len(principal_axes(fitted, unit_input=False).variances)
     found = list(own_codes(rows, fitted, asked, most, wanted))
-    found += other_maps(rows, fitted, most, wanted)
+    found += other_maps(rows, fitted, most, asked[2], wanted)
     if base["use"] != "new":
-        found += peers(rows, asked[0], wanted)
+        found += peers(rows, asked[0], asked[2], wanted)
     yield from ({**base, **row} for row in found)
 
 
@@ -311,11 +330,12 @@ def main() -> None:
     arguments.add_argument("--codes", default=",".join(CODES), help="codes, by comma")
     arguments.add_argument("--uses", default="searched,new,queries")
     arguments.add_argument("--systems", default="", help="parts of their names, by comma")
+    arguments.add_argument("--seeds", type=int, default=1, help="of learned codebooks")
     arguments.add_argument("--rows", type=int, default=100_000, help="most rows per set")
     arguments.add_argument("--queries", type=int, default=5000, help="most queries per set")
     arguments.add_argument("--into", type=Path, default=TARGET)
     given, source = arguments.parse_args(), {"source": commit(), "cpu": machine()["cpu"]}
-    asked = [int(size) for size in given.sizes.split(",")], given.codes.split(",")
+    asked = [int(n) for n in given.sizes.split(",")], given.codes.split(","), given.seeds
     caps = {"rows": given.rows, "queries": given.queries}
     for name, use, read in subjects(given.data, given.sets, given.uses.split(","), caps):
         rows = load(given.into)

@@ -83,9 +83,10 @@ def has_learned_axes(model: object) -> bool:
     return str(getattr(model, "outcome_", "")).startswith("learned")
 
 
-def coded(rows: Array, output: str, n_bytes: int = 0) -> Array:
+def coded(rows: Array, output: str, n_bytes: int = 0, seed: int = 0) -> Array:
     """Return unit rows after encoding and decoding, with ranges or codebooks of their own."""
-    learned = learn_codebooks(rows, n_bytes, np.random.default_rng(0)) if output == "pq" else None
+    rng = np.random.default_rng(seed)
+    learned = learn_codebooks(rows, n_bytes, rng) if output == "pq" else None
     ranges = AxisRanges.from_rows(rows, unit=True)
     codec = make_codec(output, rows.shape[1], ranges, learned, unit=True)
     return codec.decode(codec.encode(rows))
