@@ -32,7 +32,7 @@ from knowledge import ndcg
 from numpy.typing import NDArray
 from results_sets import FeatureSet, commit, feature_sets, parser
 
-from rpml.evaluation.codes import BYTES, LEARNED_SIZE, coded, configurations, has_learned_axes
+from rpml.evaluation.codes import BYTES, LEARNED_SIZE, coded, configurations
 from rpml.evaluation.registry import Method, chosen_methods
 from rpml.method.calibration import AxisRanges
 from rpml.method.codes import BITS, CODES, Int8Codec
@@ -230,11 +230,11 @@ def own_codes(
 ) -> Iterator[Row]:
     """Codes of PCA and of RPML."""
     for method in chosen_methods(("pca", "rpml")):
-        spaces: dict[int, tuple[Map, Vectors, float, bool]] = {}
+        spaces: dict[int, tuple[Map, Vectors, float, str]] = {}
 
         def space(
             size: int, method: Method = method, spaces: dict[int, Any] = spaces
-        ) -> tuple[Map, Vectors, float, bool]:
+        ) -> tuple[Map, Vectors, float, str]:
             if size not in spaces:
                 start = time.process_time()
                 model = method.fit(fitted, None, size, 0)[0]
@@ -243,25 +243,29 @@ def own_codes(
                 def embed(X: Vectors) -> Vectors:
                     return unit_rows(np.asarray(model.transform(X), np.float32))
 
-                spaces[size] = embed, embed(rows.X), seconds, has_learned_axes(model)
+                outcome = str(getattr(model, "outcome_", "PCA"))
+                spaces[size] = embed, embed(rows.X), seconds, outcome
             return spaces[size]
 
         names = {output: f"{method.title}, {output}" for output in asked[1]}
         if not any(wanted(name, n) for name in names.values() for n in asked[0]):
             continue
-        learned = space(min(most, LEARNED_SIZE))[3]
+        learned = space(min(most, LEARNED_SIZE))[3].startswith("learned")
         every = [c for n in asked[0] for c in configurations(n, most, asked[1], learned)]
         for size, output, n_bytes in every:
             if not wanted(names[output], n_bytes):
                 continue
-            project, Z, seconds, _ = space(size)
+            project, Z, seconds, outcome = space(size)
 
-            def encode(seed: int, place: tuple = (project, Z, output, n_bytes)) -> tuple:
-                return place[0], coded(*place[1:], seed)
+            def encode(
+                seed: int, project: Map = project, code: tuple = (Z, output, n_bytes)
+            ) -> tuple[Map, Vectors]:
+                return project, coded(*code, seed)
 
             row = over_seeds(rows, asked[2] if output == "pq" else 1, encode)
             row["seconds"] = round(seconds + row["seconds"], 2)
-            yield {"bytes": n_bytes, "dim": size, "system": names[output], **row}
+            place = {"bytes": n_bytes, "dim": size, "map": outcome}
+            yield {**place, "system": names[output], **row}
 
 
 def peers(rows: Rows | Documents, sizes: list[int], seeds: int, wanted: Wanted) -> Iterator[Row]:
