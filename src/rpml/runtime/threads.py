@@ -190,14 +190,14 @@ def rowwise_times(A: Array, B: Array, out: Array | None = None) -> Array:
     BLAS chooses its loops by the shape of a product: here all products have the same one.
     """
     out = np.empty((len(A), B.shape[1]), A.dtype) if out is None else out
-    for first in range(0, len(A), FIXED_ROWS):
-        rows, result = A[first : first + FIXED_ROWS], out[first : first + FIXED_ROWS]
-        if len(rows) == FIXED_ROWS:
-            np.matmul(rows, B, out=result)
-        else:
-            padded = np.zeros((FIXED_ROWS, A.shape[1]), A.dtype)
-            padded[: len(rows)] = rows
-            result[:] = (padded @ B)[: len(rows)]
+    rest = len(A) % FIXED_ROWS
+    whole = len(A) - rest
+    products = out[:whole].reshape(-1, FIXED_ROWS, B.shape[1])
+    np.matmul(A[:whole].reshape(-1, FIXED_ROWS, A.shape[1]), B, out=products)
+    if rest:
+        padded = np.zeros((FIXED_ROWS, A.shape[1]), A.dtype)
+        padded[:rest] = A[whole:]
+        out[whole:] = (padded @ B)[:rest]
     return out
 
 
