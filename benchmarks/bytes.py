@@ -32,8 +32,8 @@ from knowledge import ndcg
 from numpy.typing import NDArray
 from results_sets import FeatureSet, commit, feature_sets, parser
 
-from rpml.evaluation.codes import BYTES, LEARNED_SIZE, coded, configurations
-from rpml.evaluation.registry import Method, chosen_methods
+from rpml.evaluation.codes import BYTES, LEARNED_SIZE, coded, coded_methods, configurations
+from rpml.evaluation.registry import Method
 from rpml.method.calibration import AxisRanges
 from rpml.method.codes import BITS, CODES, Int8Codec
 from rpml.method.graph.heaps import nearest_rows
@@ -229,7 +229,7 @@ def own_codes(
     wanted: Wanted,
 ) -> Iterator[Row]:
     """Codes of PCA and of RPML."""
-    for method in chosen_methods(("pca", "rpml")):
+    for method in coded_methods(("pca", "rpml")):
         spaces: dict[int, tuple[Map, Vectors, float, str]] = {}
 
         def space(

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from results_sets import FeatureSet, commit, feature_sets, parser
 
 from rpml import RPML
-from rpml.evaluation.codes import BYTES, LEARNED_SIZE, coded, product_size
+from rpml.evaluation.codes import BYTES, CENTER, LEARNED_SIZE, coded, product_size
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.method.codes import BITS
 from rpml.method.graph.heaps import nearest_rows
@@ -55,7 +55,7 @@ def measure(data: FeatureSet) -> Iterator[Row]:
     most = len(principal_axes(X, unit_input=True).variances)
     for size in SIZES:
         if size <= most:
-            model = RPML(size, random_state=0).fit(X)
+            model = RPML(size, center=CENTER, random_state=0).fit(X)
             outcomes[size] = model.outcome_
             spaces[size] = unit_rows(np.asarray(model.transform(X[searched]), np.float32))
     near = nearest_rows(raw[asked], raw, NEAREST, own=asked)[1]

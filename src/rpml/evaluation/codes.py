@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from numbers import Integral
 from typing import Any
@@ -24,7 +24,7 @@ from rpml.estimator.knowledge import known_subset
 from rpml.evaluation.comparison import Row, figure_text, make_split, mean_figure
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.evaluation.metrics.retrieval import checked_codes, checked_embedding
-from rpml.evaluation.registry import Method, Transformer, chosen_methods
+from rpml.evaluation.registry import Method, Transformer, chosen_methods, seeded
 from rpml.method.calibration import AxisRanges
 from rpml.method.codes import BITS, learn_codebooks, make_codec
 from rpml.method.graph.heaps import nearest_rows
@@ -47,6 +47,9 @@ WORTH = {"pq": 1, "int2": 1, "int4": 32, "int8": 64}
 # them; more principal axes cost little Recall@1 and keep more of the raw neighbors.
 LEARNED_SIZE = 64
 PRINCIPAL_SIZES = ((16, 128), (32, 192), (np.inf, 256))  # up to so many bytes, so many dimensions
+# Share of the mean that principal axes subtract before codes (docs/decisions/codes.md): the rest
+# keeps more of the raw neighbors, and documents nearer to queries that no fit knows.
+CENTER = 0.5
 COLUMNS = {
     "bytes": "bytes",
     "title": "method",
@@ -76,6 +79,13 @@ def configurations(
     sizes = {output: 8 * n_bytes // bits for output, bits in BITS.items()}
     sizes["pq"] = max(n_bytes, min(most, product_size(n_bytes, learned)))
     return [(sizes[o], o, n_bytes) for o in outputs if sizes[o] <= most]
+
+
+def coded_methods(names: Sequence[str | Method]) -> list[Method]:
+    """Return methods as codes use them."""
+    coded = seeded(RPML, center=CENTER)
+    methods = chosen_methods(names)
+    return [replace(m, build=coded) if m.name == "rpml" else m for m in methods]
 
 
 def has_learned_axes(model: object) -> bool:
@@ -184,7 +194,7 @@ def compare_bytes(
     most = len(principal_axes(split.X_train, unit_input=True).variances)
     if not any(configurations(size, most, outputs) for size in sizes):
         raise ValueError(f"No code of {list(sizes)} bytes has at most {most} dimensions.")
-    for method in chosen_methods(methods):
+    for method in coded_methods(methods):
 
         def fit(size: int, method: Method = method) -> Transformer:
             return method.fit(split.X_train, split.y_train, size, seed)[0]
@@ -220,7 +230,7 @@ class SizeRecommendation:
     @property
     def estimator(self) -> RPML:
         """The recommended embedding, not fitted."""
-        return RPML(self.n_components, random_state=self.seed)
+        return RPML(self.n_components, center=CENTER, random_state=self.seed)
 
     def fit(self, X: ArrayLike, **known: Any) -> RPML:
         """Fit the embedding with what the advice knew, and learn the codebooks.
@@ -313,7 +323,7 @@ def _trial(X: ArrayLike, y: ArrayLike | None, known: Json, seed: int) -> Fits:
     return Fits(
         Search(sampled, asked, own, labels),
         most,
-        lambda size: RPML(size, random_state=seed).fit(sampled, **given),
+        lambda size: RPML(size, center=CENTER, random_state=seed).fit(sampled, **given),
     )
 
 

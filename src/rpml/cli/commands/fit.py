@@ -208,7 +208,7 @@ def run(
         advice = None
         if n_bytes is not None:
             advice, code_rows = choose_code(data.values, n_bytes, method.seed, inputs)
-            model.set_params(n_components=advice.n_components)
+            model.set_params(n_components=advice.n_components, center=advice.estimator.center)
             size = n_bytes if advice.output == "pq" else None
             job = replace(job, code_bytes=size, code_rows=code_rows)
             console.note(" ".join(advice.reasons))
