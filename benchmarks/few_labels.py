@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from common import RESULTS, machine
 from numpy.typing import NDArray
-from results_sets import FeatureSet, commit, feature_sets, parser
+from results_sets import FeatureSet, commit, feature_sets, parser, set_gains
 from results_zoo import class_split
 
 from rpml import RPML
@@ -77,13 +77,10 @@ def table(rows: list[Row]) -> list[str]:
     lines = ["| " + " | ".join(heads) + " |", "|" + " ---: |" * len(heads)]
     for budget in BUDGETS:
         own = [row for row in rows if row["labels"] == budget]
-        names = sorted({row["set"] for row in own})
-        cells = [str(budget), str(len(names)), f"{np.mean([row['used'] for row in own]):.0%}"]
+        n_sets, used = len({row["set"] for row in own}), np.mean([row["used"] for row in own])
+        cells = [str(budget), str(n_sets), f"{used:.0%}"]
         for use in USES:
-            gains = np.array([
-                100 * np.mean([row[use] for row in own if row["set"] == name]) for name in names
-            ])  # fmt: skip
-            worst = f"{gains.min():+.1f} ({names[gains.argmin()]})"
+            gains, worst = set_gains(own, use)
             cells += [f"{gains.mean():+.1f}", f"{(gains < -0.5).sum()}", worst]
         lines.append("| " + " | ".join(cells) + " |")
     return lines

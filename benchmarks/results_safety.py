@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from common import RESULTS, machine
 from numpy.typing import NDArray
-from results_sets import DIMS, FeatureSet, commit, feature_sets, parser
+from results_sets import DIMS, FeatureSet, commit, feature_sets, parser, set_gains
 from results_zoo import class_split
 
 from rpml.evaluation.metrics import first_hit_rank
@@ -88,13 +88,10 @@ def whole_table(rows: list[Row]) -> str:
     lines = ["| " + " | ".join(heads) + " |", "|" + " ---: |" * len(heads)]
     for dim in DIMS:
         own = [row for row in rows if row.get("whole") and row["dim"] == dim]
-        names = sorted({row["set"] for row in own})
-        gains = np.array([
-            100 * np.mean([row["gain"] for row in own if row["set"] == name]) for name in names
-        ])  # fmt: skip
-        cells = [str(dim), str(len(names)), f"{gains.mean():+.1f}", f"{np.median(gains):+.1f}",
+        gains, worst = set_gains(own, "gain")
+        cells = [str(dim), str(len(gains)), f"{gains.mean():+.1f}", f"{np.median(gains):+.1f}",
                  f"{(gains > 0.3).mean():.0%}", f"{(gains < -0.3).mean():.0%}",
-                 f"{gains.min():+.1f} ({names[gains.argmin()]})"]  # fmt: skip
+                 worst]  # fmt: skip
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -107,15 +104,11 @@ def table(rows: list[Row]) -> str:
     lines = ["| " + " | ".join(heads) + " |", "|" + " ---: |" * len(heads)]
     for n, dim in ASKED:
         own = [row for row in rows if (row.get("rows"), row["dim"]) == (n, dim)]
-        names = sorted({row["set"] for row in own})
-        if not names:
+        if not own:
             continue
-        cells = ["all" if n == ALL else f"{n:,}", str(dim), str(len(names))]
+        cells = ["all" if n == ALL else f"{n:,}", str(dim), str(len({row["set"] for row in own}))]
         for use in USES:
-            gains = np.array([
-                100 * np.mean([row[use] for row in own if row["set"] == name]) for name in names
-            ])  # fmt: skip
-            worst = f"{gains.min():+.1f} ({names[gains.argmin()]})"
+            gains, worst = set_gains(own, use)
             cells += [f"{gains.mean():+.1f}", f"{(gains < -0.3).mean():.0%}", worst]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
