@@ -73,6 +73,7 @@ def test_back_and_the_number_of_neighbors_keep_the_focus(
     chrome.until(f"{HITS} === 40")
     chrome.press(Keys.ESCAPE, "t")
     tab_to(chrome, "#grid")
+    chrome.until("document.querySelector('#line-1 td')?.innerText.length > 1")  # read by parts
     chrome.press(Keys.ARROW_DOWN, Keys.ENTER)
     chrome.until(HEADING)
     chrome.driver.back()
