@@ -2,8 +2,8 @@
 
 python benchmarks/bytes_choice.py --data DIR [--sets A,B] [--rules]
 
-Every set: RPML fitted to at most 6,000 of its rows, at most 5,000 of these searched by 2,400 of
-them. Each code at each size is scored by Recall@1; the loss of a rule is the Recall@1 of the best
+Every set: RPML fitted to at most 6,000 of its rows, at most 5,000 of these searched by each other.
+Each code at each size is scored by Recall@1; the loss of a rule is the Recall@1 of the best
 configuration less that of the rule's. The best of many is best by chance, too: the configuration
 that is best by the labels of one half of the queries is scored on the other half, as is the rule,
 and the difference of these two is a loss without chance in its favor or disfavor. --rules measures
@@ -32,7 +32,7 @@ from rpml.method.whitening.linear_map import principal_axes
 from rpml.runtime.rows import sorted_sample, unit_rows
 
 TARGET = RESULTS / "bytes_choice.json"
-MAX_ROWS, MAX_SEARCHED, MAX_QUERIES = 6000, 5000, 2400
+MAX_ROWS, MAX_SEARCHED = 6000, 5000
 SIZES = (16, 32, 64, 128, 192, 256)
 NEAR = 0.7  # points
 Row = dict[str, Any]
@@ -50,22 +50,21 @@ def measure(data: FeatureSet) -> Iterator[Row]:
     count = min(len(X), MAX_SEARCHED)
     searched = np.sort(np.random.default_rng(3).permutation(len(X))[:count])
     y, raw = data.y[sample][searched], unit_rows(X[searched])
-    asked = np.sort(np.random.default_rng(1).permutation(count)[:MAX_QUERIES])
-    spaces, outcomes = {}, {}
+    every, spaces, outcomes = np.arange(count), {}, {}
     most = len(principal_axes(X, unit_input=True).variances)
     for size in SIZES:
         if size <= most:
             model = RPML(size, center=CENTER, random_state=0).fit(X)
             outcomes[size] = model.outcome_
             spaces[size] = unit_rows(np.asarray(model.transform(X[searched]), np.float32))
-    near = nearest_rows(raw[asked], raw, NEAREST, own=asked)[1]
-    base = {"set": data.name, "rows": count, "queries": len(asked)}
+    near = nearest_rows(raw, raw, NEAREST, own=every)[1]
+    base = {"set": data.name, "rows": count, "queries": count}
     base["outcome"] = outcomes[min(max(spaces), LEARNED_SIZE)]
     for n_bytes in BYTES:
         for size, output in all_configurations(n_bytes, list(spaces)):
             decoded = coded(spaces[size], output, n_bytes)
-            found = nearest_rows(spaces[size][asked], decoded, NEAREST, own=asked)[1]
-            right = y[found[:, 0]] == y[asked]
+            found = nearest_rows(spaces[size], decoded, NEAREST, own=every)[1]
+            right = y[found[:, 0]] == y
             kept = neighbor_overlap(found, near, NEAREST).mean()
             place = {"bytes": n_bytes, "dim": size, "code": output}
             yield {**base, **place, **scores(right, float(kept))}
