@@ -78,8 +78,8 @@ def short(rows: list[Row]) -> str:
     return (
         f"Measured on {len(own)} sets of frozen features (text, images, sound, molecules, cells), "
         f"{DIM} dimensions, classes not seen in training, against PCA of the same size:\n\n"
-        f"- **{len(as_pca)} sets: no gain.** There is no label-free evidence for more than PCA, so "
-        f"the fit is PCA and says so. {text_sets} of them are text embeddings.\n"
+        f"- **{len(as_pca)} sets: no gain.** No label-free evidence supports more than PCA, so the "
+        f"fit falls back to PCA and says so. {text_sets} of them are text embeddings.\n"
         f"- **{len(beyond)} sets: {np.mean([*map(points, beyond)]):+.1f} points of Recall@1 on "
         f"average**, median {np.median([*map(points, beyond)]):+.1f}, from "
         f"{points(beyond[0]):+.1f} ({beyond[0]['set']}) to {points(beyond[-1]):+.1f} "
