@@ -100,7 +100,7 @@ class Embedding(FitSettings):
 
     @property
     def outcome_(self) -> str:
-        """What the fit came to; `whitening_.reason` says why."""
+        """Whether the embedding is PCA or more; `whitening_.reason` says why."""
         if self.n_iter_ > 0:
             return "learned axes, trained"
         choice = self.whitening_

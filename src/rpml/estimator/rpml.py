@@ -36,7 +36,7 @@ class RPML(
     Whitening, then, where evidence supports it: k-NN graph -> Authority Ascent Shift clustering ->
     pseudo-label triplets -> probabilistic, reweighted, smooth angular loss -> Riemannian conjugate
     gradient on Euclidean x Grassmann. Without evidence the embedding is PCA of rows scaled to unit
-    norm. `outcome_` says what the fit came to, `whitening_.reason` and `message_` why.
+    norm. `outcome_` says which it is, `whitening_.reason` and `message_` why.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class RPML(
         Riemannian conjugate gradient over all triplets, mini-batches (sRPML), or the paper's
         updates with a fixed step.
     training : {"auto", "always"}, default="auto"
-        "auto" trains on triplets where evidence supports it, and else keeps the leading axes.
+        "auto" trains on triplets where evidence supports it, and otherwise keeps the leading axes.
     alpha : float, default=45.0
         Angle of the constraint in degrees.
     clustering : "aas", estimator or array-like of shape (n_samples,), default="aas"
@@ -70,12 +70,12 @@ class RPML(
     whiten : "auto", float or None, default="auto"
         "auto" whitens by the scatter within neighborhoods, as strongly as label-free evidence
         supports it; without evidence it is PCA. A number in [0, 1] divides each principal axis by
-        that power of its standard deviation: 0 is PCA, 1 is whitening; it is no evidence for
-        training. None leaves the rows unchanged and always trains, as the paper does.
+        that power of its standard deviation: 0 is PCA, 1 is whitening; such a fit trains only if
+        training="always". None leaves the rows unchanged and always trains, as the paper does.
     center : float, default=1.0
-        Share of the mean that is subtracted where whiten="auto" comes to PCA. Less keeps more of
-        the raw neighbors, and documents nearer to queries unlike them; `rpml.recommend` takes 0.5
-        for codes.
+        Share of the mean that is subtracted where the outcome is "PCA". Less keeps more of the raw
+        neighbors, and keeps queries that look different nearer to documents; `rpml.recommend`
+        takes 0.5 for codes.
     weight_ridge : float or None, default=0.01
         Ridge on the parameters of the weight function. Weights are divided by their mean, so they
         cannot collapse. None is the printed objective.
@@ -86,8 +86,8 @@ class RPML(
     batch_size, n_epochs, batch_steps : int, default=960, 3 and 3
         Rows per mini-batch, epochs, and conjugate-gradient steps per batch of "stochastic".
     average, mining : bool and {"all", "semi-hard", "hard"}, default=True and "all"
-        Whether epochs of "stochastic" end at the mean of their iterates, and the triplets of a
-        mini-batch that it samples from.
+        Whether epochs of "stochastic" end at the mean of their iterates, and which triplets of a
+        mini-batch it samples from.
     normalize : bool, default=True
         Scale the rows of the embedding to unit norm, so that cosine similarity, dot product and
         Euclidean distance give the same ranking.
@@ -95,8 +95,8 @@ class RPML(
         Use `y` in `fit`. Otherwise it is ignored, so that labels never leak by accident.
     subsample : int or None, default=20000
         If there are more rows, neighbors, clusters and triplets come from a random sample of them;
-        mean, principal axes and whitening come from all rows. Groups are sampled whole; rows with
-        labels or constraints are all used. None: all rows.
+        mean and principal axes come from all rows. Groups are sampled whole; rows with labels or
+        constraints are all used. None: all rows.
     memory_limit : int, default=None
         Bytes the process may use. The fit works in smaller blocks, or raises an error.
     n_jobs : int, default=None
@@ -128,7 +128,7 @@ class RPML(
         Number of rows and features of X, and of classes of y.
     labels_ : ndarray of shape (n_samples,)
         Pseudo-labels of the training rows; values below `n_classes_` are classes of y. Rows
-        outside the `subsample` have -1. Like all that follow, only if the fit was trained.
+        outside the `subsample` have -1. Like all that follow, only if the fit made them.
         `labeled_mask_` says whose class was given.
     exemplars_, exemplar_vectors_ : Exemplars, ndarray of shape (n_exemplars, n_features_in_)
         The medoid of each cluster: `rows`, `labels` and `sizes`, and those rows of X.
@@ -211,11 +211,11 @@ class RPML(
             many may be wrong. They refine whiten="auto" by the estimated share of correct pairs,
             or are ignored; `whitening_.pairs` has the share and the reason.
         nuisance : array-like of shape (n_samples,) or (n_samples, n_columns), default=None
-            What does not matter (language, camera, batch): categories, or floats that are numbers
-            (length, age), also as a DataFrame; None, NaN and -1 are missing. Discounted where
-            evidence supports it; `whitening_.nuisance` has the reason.
+            What does not matter (language, camera, batch): categories, or floats with more than 20
+            distinct values (length, age), also as a DataFrame; None, NaN and -1 are missing.
+            Discounted where evidence supports it; `whitening_.nuisance` has the reason.
         queries : array-like of shape (n_queries, n_features), default=None
-            Unlabeled queries, for which X are the documents. Judged as a nuisance is.
+            Unlabeled queries; X are the documents. Judged as a nuisance is.
         must_link, cannot_link : array-like of shape (n_pairs, 2), default=None
             Indices of rows that are, or are not, of the same class; a third column holds weights.
             Used whether or not use_labels is set.
@@ -261,7 +261,7 @@ class RPML(
         return self
 
     def fit_predict(self, X: ArrayLike, y: ArrayLike | None = None, **inputs: Any) -> Labels:
-        """Fit and return `labels_`, or the clusters of the rows if the fit had no use for them."""
+        """Fit and return `labels_`, or cluster the rows if the fit needed no clusters."""
         if "labels_" in vars(self.fit(X, y, **inputs)):
             return self.labels_
         return self.cluster_rows(check_rows(self, X, reset=False))[0]
@@ -287,7 +287,7 @@ class RPML(
 
         Notes
         -----
-        Afterwards `labels_`, `triplets_` and `exemplars_` are about the rows read, X_new first, and
+        Afterwards `labels_`, `triplets_` and `exemplars_` are of the rows read, X_new first, and
         `drift_` is how far their embedding moved: the mean of 1 - cosine. Up to 0.05, vectors that
         the previous model embedded can be searched with new queries; above it, embed them again.
         """

@@ -265,7 +265,7 @@ def recommend_size(
     known: Json | None = None,
     random_state: int = 0,
 ) -> SizeRecommendation:
-    """Recommend dimensions times bits; see `rpml.recommend`.
+    """Recommend dimensions and a code; see `rpml.recommend`.
 
     `known` may have the nuisance and the queries, with which RPML is fitted.
     """

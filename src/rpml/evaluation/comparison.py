@@ -78,14 +78,14 @@ def compare(
     n_components : int or sequence of int, default=None
         Dimensions to compare at; None means 128, or half the features if there are fewer.
     train : bool array of shape (n_samples,), default=None
-        Training rows. None selects the first half of the classes in sorted order, and the others
-        for the test (no class is in both, as in the paper); without y a random half.
+        Training rows. None selects the first half of the classes in sorted order and tests on the
+        others (no class is in both, as in the paper); without y, a random half of the rows.
     methods : sequence of str or Method, default=None
         Names of `rpml.evaluation.registry`, or methods of your own; None: the baselines, RPML and
         the upper bounds.
     seeds : sequence of int, default=(0, 1, 2)
-        Random methods are fitted once per seed; all have their clusters scored once per seed,
-        since the k-means that does it is random.
+        Random methods are fitted once per seed; the clusters of all methods are scored once per
+        seed, since k-means is random.
     nuisance, queries : array-like, default=None
         As in `RPML.fit`: RPML is then also fitted with them. With y and a nuisance, "recall@1
         across" is the Recall@1 among rows of other values.

@@ -63,7 +63,7 @@ def recommend(
     queries: ArrayLike | None = None,
     random_state: RandomState = 0,
 ) -> Recommendation | SizeRecommendation:
-    """Recommend a method for vectors, or the dimensions and the code for a number of bytes.
+    """Recommend a method, or the dimensions and the code for a number of bytes per vector.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def recommend(
     methods : sequence of str, default=("pca", "half-whitened", "pca-whitened", "rpml")
         Methods to choose from.
     bytes : int, default=None
-        Bytes per vector: recommend dimensions times bits instead.
+        Bytes per vector: recommend dimensions and a code instead.
     keep : float, default=None
         Recommend the fewest bytes that keep this share of the raw vectors' 10 nearest rows, or
         with y of their Recall@1.

@@ -52,8 +52,8 @@ class Index:
     """Search embedded vectors by their codes.
 
     The float query is scored against every code: what is found is the exact ranking of the codes.
-    How many of the nearest rows by the float embedding it contains is measured while rows are
-    added (`recall`), and a first search below 0.9 warns.
+    `recall` is the share of the nearest rows by the float embedding that it finds; the first search
+    warns if it is below 0.9.
 
     Parameters
     ----------

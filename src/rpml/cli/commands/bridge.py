@@ -8,7 +8,7 @@ EXAMPLES = """
   rpml bridge old.npy new.npy -o bridge.rpml
   rpml embed bridge.rpml queries.npy -o mapped.npy       (new vectors, now in the old space)
 \b
-OLD and NEW hold the same items in the same order, a few thousand are enough; where both files have
+OLD and NEW hold the same items in the same order; a few thousand are enough. If both files have
 ids, rows are paired by id.
 """
 

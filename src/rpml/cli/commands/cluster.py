@@ -30,9 +30,9 @@ def run(
 ) -> None:
     """Cluster vectors by Authority Ascent Shift.
 
-    Rows ascend the authority in their neighborhood graph; those that reach one mode are a basin.
-    Average linkage merges the basins into a tree, which is cut into clusters; --set merge=none
-    is the paper's ascent.
+    Rows ascend the authority in their neighborhood graph; those that reach the same mode are a
+    basin. Average linkage merges the basins into a tree, which is cut into clusters; --set
+    merge=none is the paper's ascent.
     """
     from rpml.io.features import Layout, write_table
     from rpml.method.clustering.aas import AuthorityAscentShift

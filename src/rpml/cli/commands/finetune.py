@@ -30,7 +30,7 @@ def run(
     method: str = opt.text("NAME", "Training method.", default="srpml"),
     dim: int = opt.number("Dimensions of the embedding.", default=128),
     pool: str = opt.text("NAME", "mac, average or gem.", default="mac"),
-    patience: int | None = opt.number("Epochs without a better label-free score, then it stops."),
+    patience: int | None = opt.number("Stop after N epochs without a better label-free score."),
     settings: list[str] | None = opt.SETTINGS,
     folder_labels: bool = opt.flag("Folders are classes (supervised methods)."),
     cache: str | None = opt.text("DIR", "Keep the frozen activations here."),

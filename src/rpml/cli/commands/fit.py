@@ -153,7 +153,7 @@ def run(
     checkpoint: bool = opt.flag(
         "Keep finished stages next to the output until the fit ends.", default=True
     ),
-    keep_exemplars: bool = opt.flag("Store exemplars, which are training rows: for update."),
+    keep_exemplars: bool = opt.flag("Store exemplars (training rows), which update needs."),
     n_bytes: int | None = opt.number(
         "Choose dimensions and a code for this many bytes per vector.", "--bytes"
     ),
@@ -165,7 +165,7 @@ def run(
 ) -> None:
     """Learn an embedding from unlabeled vectors.
 
-    Where the vectors give no evidence for more, the model is PCA of unit rows and says so.
+    Without evidence for more, the model is PCA of unit-norm rows, and says so.
     """
     from rpml.estimator import ResumableFit
     from rpml.io.features import open_features

@@ -22,7 +22,7 @@ def run(
     output: str = opt.output("INDEX", "Index file to write."),
     dim: int | None = opt.DIM,
     codes: str | None = opt.text(
-        "NAME", "Codes to scan: int8, int4, int2, binary or pq; default: pq, else int8."
+        "NAME", "Codes to scan: int8, int4, int2, binary or pq; default: pq if learned, else int8."
     ),
     rescore: str | None = opt.text("NAME", "Finer codes to rank again: int8, int4 or int2."),
     force: bool = opt.FORCE,

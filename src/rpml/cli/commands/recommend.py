@@ -26,11 +26,11 @@ EXAMPLES = """
   rpml recommend texts.parquet --nuisance language
   rpml recommend shards/ --bytes 16 --engine dask --scheduler tcp://host:8786
 \b
-Without labels, methods are judged by held-out neighbors: how well they rank, in one half of the
-features, the rows that the other half finds near. With labels, Recall@1 on classes that were not
-used to fit decides. With --bytes, codes of equal bytes are compared on a sample of the rows, which
-is searched by float queries, and --queries are those whose nearest rows are to be kept. On Dask the
-rows are 20,000 random ones, of those with a label if there are labels.
+Without labels, methods are judged by the rank gain: how highly they rank, in one half of the
+principal axes, the rows that are near in the other half. With labels, Recall@1 on classes that were
+not used to fit decides. With --bytes, codes of equal size are compared on a sample of the rows,
+searched by float queries, which are the --queries if there are any. On Dask the rows are 20,000
+random ones, with labels only labeled ones.
 """
 ENGINE = ("engine", "scheduler", "workers")
 READING = ("columns", "id_column", "array", "label_column")

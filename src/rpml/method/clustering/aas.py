@@ -133,7 +133,7 @@ class AuthorityAscentShift(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     method: str = "auto"
 
     def fit(self, X: ArrayLike | Neighbors, y: object = None) -> AuthorityAscentShift:
-        """Find the modes of X.
+        """Cluster the rows of X.
 
         Parameters
         ----------
