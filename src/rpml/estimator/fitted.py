@@ -72,7 +72,7 @@ def set_fitted(
 
 
 def forget_training(model: Embedding) -> None:
-    """Remove what is known of the training rows."""
+    """Remove everything about the training rows."""
     for name in (*MADE_IF_ASKED, "_sample", "_counts"):
         vars(model).pop(name, None)
 

@@ -202,7 +202,7 @@ ROWS_PER_LINE = {"must_link": 2, "cannot_link": 2, "comparisons": 3}
 
 
 def fit_inputs(model: Any, X: Array, y: ArrayLike | None, **known: Any) -> FitInputs:
-    """Return what is known of the rows of X; ValueError if it or a setting does not fit them.
+    """Return the inputs of a fit to X; ValueError if one of them or a setting does not fit X.
 
     `known` are the other arguments of `RPML.fit`. Of rows on a cluster, X has shape and dtype.
     """

@@ -63,7 +63,7 @@ class Method:
     `name` is used in Python and on the command line, `title` in tables and sentences. `build`
     returns the unfitted estimator for (n_components, seed), on which the fit depends if it
     `is_random`. If `uses_labels`, `fit` sees the classes of the training rows: an upper reference.
-    If `uses_knowledge`, it sees what else is known of them: a nuisance, queries.
+    If `uses_knowledge`, it also sees what the user knows about them: a nuisance, queries.
     """
 
     name: str

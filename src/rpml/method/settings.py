@@ -70,7 +70,7 @@ class FitInputs:
     supervision: Supervision | None = None  # classes and constraints
     whitening: Whitening | None = None  # the whitening to use; chosen if None
     pairs: Indices | None = None  # (m, 2) rows that probably belong together
-    nuisance: Nuisance | None = None  # what is known of the rows and does not matter
+    nuisance: Nuisance | None = None  # what varies between rows and does not matter
     queries: Array | None = None  # (m, d) unlabeled queries, for which the rows are the documents
     continues: bool = False  # whether an update continues an earlier fit, whose supervision this is
 

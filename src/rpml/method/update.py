@@ -2,8 +2,9 @@
 
 New rows are clustered together with the model's exemplars. A cluster with an exemplar keeps its
 label, others are new. If old rows are available, a bounded sample of them updates the whitening
-too, unless it was learned from what was known of them. The result is rotated as
-close as possible to the previous embedding; the drift says whether stored vectors are comparable.
+too, unless it was learned with labels or other knowledge, which an update does not have. The result
+is rotated as close as possible to the previous embedding; the drift says whether stored vectors are
+comparable.
 """
 
 from __future__ import annotations

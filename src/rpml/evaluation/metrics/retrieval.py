@@ -83,7 +83,7 @@ def warn_of_trivial(y: ArrayLike, n: int, ks: Sequence[int]) -> None:
     if max(ks) >= n:
         reasons.append(f"K = {max(ks)} looks at all {counted(n - 1, 'other row')}")
     if reasons:
-        text = f"Recall@K says nothing of the embedding: {'; '.join(reasons)}."
+        text = f"Recall@K says nothing about the embedding: {'; '.join(reasons)}."
         warnings.warn(text, stacklevel=3)
 
 

@@ -158,7 +158,7 @@ class ShardedSource(FeatureSource):
 
 
 def check_like(part: Any, first: Any) -> None:
-    """Raise InputError if two shards, or what is known of them, differ in their columns."""
+    """Raise InputError if two shards, or their descriptions, differ in their columns."""
     if part.n_features != first.n_features:
         raise InputError(
             f"{part.name} has {counted(part.n_features, 'column')}, {first.name} has "

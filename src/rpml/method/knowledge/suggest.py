@@ -23,7 +23,7 @@ DENSITY_ROWS = 1024
 
 @dataclass(frozen=True)
 class Candidates:
-    """Training rows that may be labeled, and what is known of them."""
+    """Training rows that may be labeled, with their clusters and labels."""
 
     count: int  # the first so many rows may be labeled; after an update, those that were new
     exemplars: Exemplars

@@ -132,11 +132,11 @@ def scatter_rows(inputs: FitInputs, rng: np.random.Generator) -> Indices:
 def whiten_by_scatter(
     X: Array, inputs: FitInputs, spectrum: Spectrum, unit: bool, size: int, rng: np.random.Generator
 ) -> Whitening:
-    """Whiten by what is known of the rows where it helps, and within neighborhoods otherwise.
+    """Whiten by what the user knows about the rows where it helps, otherwise by neighborhoods.
 
     A nuisance that is discounted changes the rows. Then groups come before the nuisance, and the
-    nuisance before neighbors. Pairs that help refine any of them, and so does what is known of the
-    rows. Many labels tell something of more axes, and which of them to keep.
+    nuisance before neighbors. Pairs that help refine any of them, and so do labels. Many labels say
+    something about more axes, and rank them.
     """
     rows, unwanted, classes = scatter_rows(inputs, rng), inputs.unwanted, inputs.classes
     queries = inputs.queries

@@ -161,8 +161,8 @@ def neighbor_scatter(
 ) -> Estimate:
     """The scatter within cross-fitted neighborhoods, and how it is used.
 
-    Where PCA is chosen, what is known of the rows may still use the scatter, which so many rows
-    then make; if 0, it is that of the rows that judged it.
+    Where PCA is chosen, labels, pairs or a nuisance may still use the scatter, which `prior_rows`
+    rows then make; if 0, it is that of the rows that judged it.
     """
     n, q = data.W.shape
     if (reason := _too_little(data)) != "":

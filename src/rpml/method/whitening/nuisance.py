@@ -28,7 +28,7 @@ from rpml.runtime.threads import times, transposed_times
 
 @dataclass(frozen=True)
 class Nuisance:
-    """What is known of the rows and does not matter."""
+    """What varies between rows and does not matter, such as their language."""
 
     columns: tuple[AnyArray, ...]
     """Each (n,): integer codes, -1 where unknown, or standardized numbers, NaN where unknown."""

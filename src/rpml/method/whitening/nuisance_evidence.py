@@ -47,7 +47,7 @@ from rpml.runtime.threads import single_blas_thread, times
 
 @dataclass(frozen=True)
 class KnownRows:
-    """Rows in principal coordinates, and what is known of them."""
+    """Rows in principal coordinates, with their nuisance and their queries."""
 
     Y: Array
     """(n, q)"""

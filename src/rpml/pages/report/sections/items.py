@@ -128,7 +128,7 @@ MAX_QUERIES = 1000
 
 
 def show_knowledge(measurements: Measurements) -> Content | None:
-    """Show what was discounted; None if the fit is PCA and nothing is known of the items."""
+    """Show what was discounted; None for PCA without nuisance and queries."""
     model = measurements.model
     evidence = None if model.whitening_ is None else model.whitening_.nuisance
     values = measurements.items.nuisance_values
@@ -156,8 +156,8 @@ def show_knowledge(measurements: Measurements) -> Content | None:
     ]
     return {
         "how": (
-            "The embedding discounts what differs between near items, and what was given as not "
-            "to matter: it should no longer decide which items are near."
+            "The embedding discounts what differs between near items, and the nuisance if one was "
+            "given: neither should decide any longer which items are near."
         ),
         "lines": lines,
         "strips": strips,
