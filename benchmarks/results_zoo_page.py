@@ -186,8 +186,8 @@ def meaning(rows: list[Row]) -> str:
     return (
         f"At 64 dimensions RPML finds the right neighbor more often than PCA of the same size on "
         f"{len(gained)} of {len(own)} sets, by {gained.mean():.1f} points of Recall@1 on average "
-        f"and by {gains.max():.1f} at most. On the others there is no evidence for more than PCA, "
-        f"and the fit is PCA; {texts} of them are text embeddings. The largest loss at any "
+        f"and by {gains.max():.1f} at most. On the others no evidence supports more than PCA, so "
+        f"the fit falls back to it; {texts} of them are text embeddings. The largest loss at any "
         f"size is {-worst:.1f} points ({at['set']}, {at['dim']} dimensions, {use}). **Fit on the "
         "rows that you search**, or on a sample of them: PCA and RPML both lose on classes they "
         "have not seen.\n\n"
@@ -215,7 +215,7 @@ def section() -> list[str]:
         "### Fitted on the rows that are searched\n",
         searched(rows),
         "### Few rows, other sizes\n",
-        "Whole default fits to a sample of the training rows, two splits each "
+        "Complete fits with default settings to a sample of the training rows, two splits each "
         "(`benchmarks/results_safety.py`).\n",
         results_safety.table(results_safety.load()),
         "### Recommending a method without labels\n",
