@@ -79,8 +79,8 @@ def recommend(
     bytes : int, default=None
         Bytes per vector: recommend dimensions and a code instead.
     keep : float, default=None
-        Recommend the fewest bytes that keep this share of the raw vectors' 10 nearest rows, or
-        with y of their Recall@1.
+        Recommend the fewest bytes that keep this share of the raw vectors' 10 nearest rows in the
+        sample, or with y of their Recall@1.
     nuisance : array-like of shape (n_samples,) or (n_samples, n_columns), default=None
         As in `RPML.fit`: what does not matter. RPML with it is recommended if the evidence of its
         fit supports it; with `bytes` and `keep`, the trials and `fit` use it.
