@@ -54,7 +54,7 @@ def known() -> str:
         "- **Better when you say what you know,** without labeling anything. A known nuisance "
         f"(language, camera, batch; `nuisance=`) lifts Recall@1 at {DIM} dimensions {nuisance}; a "
         f"log of queries (`queries=`) lifts nDCG@10 at {2 * DIM} dimensions {queries}. Rows that "
-        "show the same thing (`groups=`) and a few labels help too. "
+        "show the same instance (`groups=`) and a few labels help too. "
         "[What you know](docs/labels.md), [every set](docs/results-knowledge.md)"
     )
 
