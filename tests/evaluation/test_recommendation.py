@@ -106,7 +106,7 @@ def test_the_calibration_is_what_was_measured(monkeypatch):
     calibration = importlib.import_module("calibration")
     points = calibration.all_points()
     assert calibration.table(points) == CALIBRATION
-    assert calibration.coverage(points) > 0.8  # what pages say of 4 of 5 other data sets
+    assert calibration.coverage(points) > 0.8  # of sets that the ranges do not know
     for *_, rank_gain, gain in points:  # no range promises a gain where a single fit lost
         expected = expected_gain(rank_gain)
         assert expected.low - calibration.ROUNDING <= gain <= expected.high + calibration.ROUNDING

@@ -101,12 +101,19 @@ def test_the_fewest_bytes_that_keep_enough(data):
     assert "keeps 100%; this one keeps the most" in str(much)
 
 
+def test_advice_from_a_sample_says_so(data, advice, monkeypatch):
+    assert "Measured among" not in str(advice)
+    monkeypatch.setattr(codes, "TRIAL_ROWS", 300)
+    sampled = rpml.recommend(data[0], bytes=4)
+    assert "Measured among 300 of the rows: among all of them fewer neighbors stay." in str(sampled)
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
         ({"bytes": 0}, "bytes=0 must be an integer of at least 1"),
         ({"bytes": "8"}, "bytes='8' must be an integer of at least 1"),
-        ({"keep": 2.0}, r"keep=2.0 must lie in \(0, 1\]"),
+        ({"keep": 2.0}, r"keep=2.0 must lie in \[0, 1\]"),
         ({"bytes": 8, "keep": 0.5}, "either bytes, or the share"),
         ({"bytes": 8, "n_components": 4}, "leave out n_components"),
         ({"bytes": 900}, "No code of 900 bytes fits"),

@@ -33,8 +33,8 @@ class Recommendation:
     certainty: str
     """"clear", "close" if the runner-up may be as good, "unknown" if too little was measured."""
     gain: Interval | None = None
-    """Gain in Recall@1 over PCA: with labels measured with a 95% interval, otherwise what 80% of
-    other sets gained at such a rank gain. None if unknown."""
+    """Gain in Recall@1 over PCA: with labels measured with a 95% interval, otherwise the
+    median, lowest and highest of other sets at such a rank gain. None if unknown."""
     uses_labels: bool = False
     """Whether labels decided."""
     evidence: dict[str, Interval] = field(default_factory=dict)
@@ -112,7 +112,7 @@ def rank_gain_reason(choice: str, evidence: Mapping[str, Interval]) -> str:
     gain = expected_gain(rank_gain.value)
     return (
         f"Expected gain over PCA: {100 * gain.value:+z.1f} points of Recall@1 ("
-        f"{100 * gain.low:+z.1f} to {100 * gain.high:+z.1f} on 4 of 5 other data sets with such a "
+        f"{100 * gain.low:+z.1f} to {100 * gain.high:+z.1f} on the data sets measured with such a "
         f"rank gain). The rank gain, measured without labels, is {rank_gain.value:+z.2f} (95% "
         f"interval {rank_gain.low:+z.2f} to {rank_gain.high:+z.2f})."
     )

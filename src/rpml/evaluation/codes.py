@@ -273,8 +273,8 @@ def recommend_size(
         raise ValueError("Give either bytes, or the share to keep.")
     if n_bytes is not None and not (isinstance(n_bytes, Integral) and n_bytes >= 1):
         raise ValueError(f"bytes={n_bytes!r} must be an integer of at least 1.")
-    if keep is not None and not 0 < keep <= 1:
-        raise ValueError(f"keep={keep} must lie in (0, 1].")
+    if keep is not None and not 0 <= keep <= 1:
+        raise ValueError(f"keep={keep} must lie in [0, 1].")
     known = known or {}
     fits = _trial(X, y, known, random_state)
     judged = "embedding_kept" if y is None else "recall@1"
@@ -301,6 +301,8 @@ def recommend_size(
         reasons.append(
             f"No size up to {row['bytes']} bytes keeps {keep:.0%}; this one keeps the most."
         )
+    if (n := len(fits.search.rows)) < np.shape(X)[0]:
+        reasons.append(f"Measured among {n:,} of the rows: among all of them fewer neighbors stay.")
     place = row["dim"], row["code"], row["bytes"]
     return SizeRecommendation(*place, [*table, raw], tuple(reasons), random_state, known)
 

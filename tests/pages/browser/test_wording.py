@@ -69,7 +69,7 @@ def test_the_verdict_without_labels_is_three_short_lines(chrome: Chrome, unlabel
     lines = [e.text for e in chrome.all("#verdict .lead, #verdict dd")]
     assert len(lines) == 3
     assert max(len(line.split()) for line in lines) < 30
-    assert "On 4 of 5 other data sets with such evidence" in lines[1]
+    assert "On the data sets measured with such evidence" in lines[1]
     assert "An estimate" in lines[2]
     assert "RPML" in chrome.text("#evidence table")
 

@@ -156,7 +156,7 @@ def without_labels(advice: Recommendation, rows: str, is_pca: bool = False) -> V
         certainty = advice.certainty if gain.low > 0 else "close"
         tone, answer = _ANSWERS.get((advice.choice, certainty), ("mixed", "Probably not"))
         expected = (
-            f"On 4 of 5 other data sets with such evidence, RPML changed the share of right "
+            f"On the data sets measured with such evidence, RPML changed the share of right "
             f"nearest neighbors by {bounds(gain)} points against PCA (median "
             f"{signed(100 * gain.value)})."
         )
