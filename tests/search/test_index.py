@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from rpml import RPML
@@ -115,6 +116,7 @@ def test_rows_are_removed_by_id(model, rows, tmp_path):
     with pytest.raises(InputError, match="no row with the id 'row 7'"):
         index.remove("row 7")
     assert len(Index(model).add(rows[:5]).remove([0, 3])) == 3
+    assert len(Index(model).add(rows[:5]).remove(np.array([[0], [3]]))) == 3
 
 
 def test_recall_is_measured_in_batches_and_stored(model, rows, tmp_path):
@@ -171,10 +173,13 @@ def test_rows_arrive_in_parts_and_keep_their_ids(model, rows):
         parts.add(rows[:1])
 
 
-def test_an_id_with_a_zero_byte_is_refused(model, rows, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "why"), [("b\0c", "zero byte"), ("\udcff.jpg", "the index: an id with '.udcff'")]
+)
+def test_an_id_that_cannot_be_stored_is_refused(model, rows, tmp_path, name, why):
     index = Index(model)
-    index.add(rows[:2], ids=["a", "b\0c"])
-    with pytest.raises(InputError, match="zero byte"):
+    index.add(rows[:2], ids=["a", name])
+    with pytest.raises(InputError, match=why):
         index.save(tmp_path / "x.index")
     assert not (tmp_path / "x.index").exists()
 
@@ -202,8 +207,9 @@ def test_ids_of_several_kinds_and_missing_ones_are_refused(model, rows):
     index = Index(model).add(rows[:2], ["owl", "jay"])
     with pytest.raises(ValueError, match="either all integers or all text"):
         index.add(rows[2:4], [1, 2])
-    with pytest.raises(ValueError, match="An id is missing"):
-        index.add(rows[2:4], ["tit", None])
+    for missing in (None, np.nan, pd.NA):
+        with pytest.raises(ValueError, match="An id is missing"):
+            index.add(rows[2:4], ["tit", missing])
     assert len(index) == len(index.ids) == 2
 
 
@@ -272,8 +278,11 @@ def test_a_single_vector_is_one_query(index, rows):
 
 
 def test_bad_requests(index, model, rows):
-    with pytest.raises(ValueError, match="at least 1"):
-        index.search(rows[:1], k=0)
+    for wrong in ({"k": 0}, {"k": 2.5}, {"k": "3"}, {"oversample": 0.5}):
+        with pytest.raises(ValueError, match="must be integers of at least 1"):
+            index.search(rows[:1], **wrong)
+    with pytest.raises(ValueError, match="output='float': the codes are int8"):
+        Index(model, output="float")
     with pytest.raises(ValueError, match="empty"):
         Index(model).search(rows[:1])
     with pytest.raises(ValueError, match="features"):

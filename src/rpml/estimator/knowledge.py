@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -48,10 +48,18 @@ def as_nuisance(nuisance: ArrayLike | None, n: int) -> Nuisance | None:
     return Nuisance(tuple(columns), joint)
 
 
-def as_queries(queries: ArrayLike | None, X: Array) -> Array | None:
-    """Return queries as rows of the width and precision of X."""
+def check_order(names: Iterable[str], of_queries: Iterable[str]) -> None:
+    """Raise ValueError if queries have the columns of X in another order."""
+    own, others = [str(name) for name in names], [str(name) for name in of_queries]
+    if own != others and sorted(own) == sorted(others):
+        raise ValueError("queries have the columns of X in another order: give both the same one.")
+
+
+def as_queries(queries: Any, X: Array, names: Iterable[str] = ()) -> Array | None:
+    """Return queries as rows of the width and precision of X, whose columns have these names."""
     if queries is None:
         return None
+    check_order(names, getattr(queries, "column_names", getattr(queries, "columns", ())))
     rows = np.asarray(as_matrix(queries))
     if rows.ndim != 2 or rows.shape[1] != X.shape[1]:
         raise ValueError(
@@ -219,7 +227,7 @@ def fit_inputs(model: Any, X: Array, y: ArrayLike | None, **known: Any) -> FitIn
         as_groups(known.pop("groups", None), n),
         pairs=as_pairs(known.pop("pairs", None), n),
         nuisance=as_nuisance(known.pop("nuisance", None), n),
-        queries=as_queries(known.pop("queries", None), X),
+        queries=as_queries(known.pop("queries", None), X, getattr(model, "feature_names_in_", ())),
         supervision=gather(classes, n, **known),
     )
     for name in ("pairs", "nuisance", "queries"):

@@ -150,6 +150,9 @@ def recommend_from(
     }
     recall = {name: score.value for name, score in evidence.items()}
     worth = {name: value for name, value in recall.items() if any_size or name != "raw"} or recall
+    if not worth:
+        errors = [row["error"] for row in table.rows if "error" in row]
+        raise ValueError([*errors, "All methods see the labels: compare one that does not."][0])
     over_pca = {name: table.difference(name, REFERENCE, size) for name in worth}
     choice, runner_up = _best_two(worth, [n for n, gain in over_pca.items() if _leads(gain)])
     apart = table.difference(choice, runner_up, size) if runner_up else None

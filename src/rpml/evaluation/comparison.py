@@ -224,6 +224,7 @@ def _fitted(split: Split, method: Method, dim: int, seed: int) -> tuple[Cell, Ar
         fitted, seconds, caught = method.fit(split.X_train, split.y_train, dim, seed, split.known)
         Z = np.asarray(fitted.transform(split.X_test), np.float32)
     except ValueError as error:
+        logger.warning("%s is not compared: %s", method.title, one_line(error))
         return {**cell, "error": one_line(error)}, None
     cell |= {"seconds": seconds, "warnings": caught, "dim": Z.shape[1]}
     if isinstance(fitted, RPML) and (choice := fitted.whitening_) is not None:

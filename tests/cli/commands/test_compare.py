@@ -37,6 +37,31 @@ def test_table_and_verdict(files):
     assert again.exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("methods", "scale", "why"),
+    [
+        ("pca,rpml", 0, "All 48 rows of the vectors are identical"),
+        ("lda", 1, "All methods see the labels: compare one that does not."),
+    ],
+)
+def test_nothing_to_recommend_is_one_sentence(files, methods, scale, why):
+    np.save(files / "x.npy", scale * np.load(files / "x.npy"))
+    result = run(files / "x.npy", "--labels", files / "y.npy", "--dim", 4, "--seeds", 1,
+                 "--methods", methods, "--quiet")  # fmt: skip
+    assert result.exit_code == 2, result.stderr
+    assert result.stderr.startswith(f"rpml: {why}")
+
+
+def test_the_reason_of_a_row_without_figures_is_printed(files):
+    X = np.load(files / "x.npy")
+    X[:, 8:] = X[:, :8]
+    np.save(files / "x.npy", X)
+    result = run(files / "x.npy", "--labels", files / "y.npy", "--dim", 12, "--seeds", 1,
+                 "--methods", "raw,pca")  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    assert "PCA is not compared: n_components=12 does not suit PCA" in result.stderr
+
+
 def test_without_labels_as_json(files):
     result = run(files / "x.npy", "--dim", 4, "--methods", "raw,pca", "--json", "-q")
     assert result.exit_code == 0, result.stderr
