@@ -1,10 +1,9 @@
 """Quality against bytes per vector: codes of PCA and RPML at equal bytes, and which one to use.
 
 Queries are floats, rows are codes, and ranges and codebooks are learned from the rows that are
-searched, as an index would. For a number of bytes, RPML is fitted to a sample of the rows. Among
-the codes of equal bytes, the one is chosen that ranks most of the neighbors by the float embedding
-among the 10 nearest; with labels the highest Recall@1; with queries the one that keeps most of the
-10 nearest rows of the queries.
+searched, as an index would. To recommend a size, RPML is fitted to a sample of the rows. The
+dimensions of its product code depend on whether the fit has learned axes. With labels the highest
+Recall@1 decides instead, with queries the largest share of their 10 nearest rows that stays.
 """
 
 from __future__ import annotations
@@ -38,14 +37,12 @@ CODED_METHODS = ("pca", "rpml")
 BYTES = (8, 16, 32, 64)
 SHOWN = ("int8", "int2", "pq")
 MAX_ROWS = 10_000  # of a comparison
-TRIAL_ROWS, TRIAL_QUERIES, MIN_ROWS = 5000, 1000, 100  # of a recommendation
+TRIAL_ROWS, TRIAL_QUERIES, MIN_ROWS = 5000, 2500, 100  # of a recommendation
 LARGER = (128, 256)  # bytes that are tried, after BYTES, until enough is kept
-# Fewest bytes at which a code was worth trying (benchmarks/bytes.py): with fewer, its few
-# dimensions lose more than its bits gain.
-WORTH = {"pq": 1, "int2": 1, "int4": 32, "int8": 64}
 # Dimensions that `pq` codes (docs/decisions/codes.md). Learned axes have the signal in few of
 # them; more principal axes cost little Recall@1 and keep more of the raw neighbors.
 LEARNED_SIZE = 64
+PRODUCT_SIZES = (32, 64, 128, 192, 256)  # from which labels or queries choose
 PRINCIPAL_SIZES = ((16, 128), (32, 192), (np.inf, 256))  # up to so many bytes, so many dimensions
 # Share of the mean that principal axes subtract before codes (docs/decisions/codes.md): the rest
 # keeps more of the raw neighbors, and documents nearer to queries that no fit knows.
@@ -57,7 +54,6 @@ COLUMNS = {
     "dim": "dim",
     "recall@1": "Recall@1",
     "neighbors_kept": "raw neighbors kept",
-    "embedding_kept": "embedding neighbors kept",
 }
 Rows = NDArray[np.intp]
 
@@ -151,12 +147,23 @@ class Fits:
         learned = "pq" in outputs and has_learned_axes(self.fit(min(self.most, LEARNED_SIZE)))
         return configurations(n_bytes, self.most, outputs, learned)
 
-    def measure(self, size: int, output: str, n_bytes: int) -> tuple[Row, Rows]:
-        """Return the row of a code for a table, and what is found by it."""
+    def measure(self, size: int, output: str, n_bytes: int) -> Row:
+        """Return the row of a code for a table."""
         Z, queries = self.embedded(size)
         found = self.search.find(queries, coded(Z, output, n_bytes))
-        place = {"bytes": n_bytes, "dim": Z.shape[1], "code": output}
-        return {**place, **self.search.figures(found)}, found
+        return {"bytes": n_bytes, "dim": size, "code": output, **self.search.figures(found)}
+
+    def product_code(self, n_bytes: int, judged: str | None) -> list[Row]:
+        """Return the row of the product code to use; none if the rows have too few dimensions.
+
+        It has the highest of the figures `judged`; without one, its dimensions follow from the fit.
+        """
+        codes = self.configurations(n_bytes, ["pq"])
+        if codes and judged:
+            sizes = {max(n_bytes, min(size, self.most)) for size in PRODUCT_SIZES}
+            codes = [(size, "pq", n_bytes) for size in sorted(sizes)]
+        rows = [self.measure(*code) for code in codes]
+        return sorted(rows, key=lambda row: float(row[judged]))[-1:] if judged else rows
 
 
 def code_lines(rows: Sequence[Row]) -> list[list[str]]:
@@ -203,8 +210,8 @@ def compare_bytes(
         for n_bytes in sizes:
             for code in fits.configurations(n_bytes, outputs):
                 logger.info("%s, %d bytes, %s", method.name, n_bytes, code[1])
-                row, _ = fits.measure(*code)
-                out.append({"method": method.name, "title": method.title, **row})
+                place = {"method": method.name, "title": method.title}
+                out.append(place | fits.measure(*code))
     return sorted(out, key=lambda row: -row["bytes"])
 
 
@@ -218,9 +225,8 @@ class SizeRecommendation:
     n_bytes: int
     table: list[Row]
     """Per number of bytes the chosen `dim` and `code`, `neighbors_kept` (the share of the raw
-    vectors' 10 nearest rows that stay among the 10 nearest), `embedding_kept` (the same of the
-    float embedding's) and, with labels, `recall@1`, with 95% intervals. The last row is that of
-    the raw vectors."""
+    vectors' 10 nearest rows that stay among the 10 nearest) and, with labels, `recall@1`, with 95%
+    intervals. The last row is that of the raw vectors."""
     reasons: tuple[str, ...] = ()
     """Sentences; the first one is the advice."""
     seed: int = field(default=0, repr=False)
@@ -277,18 +283,16 @@ def recommend_size(
         raise ValueError(f"keep={keep} must lie in [0, 1].")
     known = known or {}
     fits = _trial(X, y, known, random_state)
-    judged = "embedding_kept" if y is None else "recall@1"
-    judged = "neighbors_kept" if "queries" in known else judged
+    judged = "neighbors_kept" if "queries" in known else None if y is None else "recall@1"
     raw = fits.search.raw_figures()
     # of what a code keeps of the raw vectors
     kept, whole = ("recall@1", raw["recall@1"]) if judged == "recall@1" else ("neighbors_kept", 1.0)
     sizes = sorted({*BYTES, n_bytes}) if n_bytes is not None else (*BYTES, *LARGER)
     table: list[Row] = []
     for size in sizes:
-        if rows := _measured(fits, size):
-            table.append(max(rows, key=lambda row: float(row[judged])))
-            if keep is not None and table[-1][kept] >= keep * whole:
-                break
+        table += fits.product_code(size, judged)
+        if keep is not None and table and table[-1][kept] >= keep * whole:
+            break
     asked = [row for row in table if n_bytes in (None, row["bytes"])]
     if not asked:
         raise ValueError(
@@ -337,19 +341,6 @@ def _trial(X: ArrayLike, y: ArrayLike | None, known: Json, seed: int) -> Fits:
 def _searched(rows: Array) -> Array:
     """Return rows in single precision, whose range they may exceed: only directions count."""
     return np.asarray(to_common_scale(rows, as_they_are=True)[0], np.float32)
-
-
-def _measured(fits: Fits, n_bytes: int) -> list[Row]:
-    """Return the rows of the codes of a number of bytes that are worth trying."""
-    tried = fits.configurations(n_bytes, [o for o, least in WORTH.items() if n_bytes >= least])
-    if not tried:
-        return []
-    Z, queries = fits.embedded(tried[0][0])
-    by_float, rows = fits.search.find(queries, Z), []
-    for code in tried:
-        row, found = fits.measure(*code)
-        rows.append(row | mean_figure("embedding_kept", neighbor_overlap(by_float, found)))
-    return rows
 
 
 def _advice(row: Row, raw: Row) -> str:

@@ -48,7 +48,7 @@ FIGURES = ("neighbors_kept", "effective_rank", "hubness", "seconds")
 _BOUNDS = tuple(
     f"{name}_{end}" for name in ("nmi", "effective_rank", "hubness") for end in ("low", "high")
 )
-_PERCENT = (*SCORES, "neighbors_kept", "embedding_kept", "gain")
+_PERCENT = (*SCORES, "neighbors_kept", "gain")
 _SHORT = {"recall@1": "R@1", "gain": "vs PCA", "recall@8": "R@8", "nmi": "NMI"}
 _SHORT_LABEL_FREE = {"effective_rank": "effective rank", "hubness": "hubness"}
 Cell = Json
