@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from rpml.cli import options as opt
 from rpml.cli.command import Console, command
-from rpml.cli.options.knowledge import nuisance_files
 from rpml.cli.options.reading import EngineOptions, ItemOptions, LabeledReadingOptions, short_names
-from rpml.runtime.errors import InputError
+from rpml.runtime.errors import InputError, require
 
 if TYPE_CHECKING:
     from rpml.io.features import Features, ReadOptions
@@ -48,7 +47,6 @@ def run(
 
     It holds a verdict, scores before and after, maps, neighbors and the training.
     """
-    from rpml.runtime.errors import require
     from rpml.runtime.files import check_output
 
     require("jinja2", "report", "rpml report")
@@ -58,9 +56,7 @@ def run(
 
     if not output.endswith((".html", ".htm")):
         raise InputError(f"--output {output}: the page is HTML, call it something.html")
-    read = [*models, features, rows.labels, rows.images, rows.ids, queries]
-    read += nuisance_files(rows.nuisance)
-    check_output(output, force, read)
+    check_output(output, force, [*models, features, queries, *rows.inputs()])
     command = shlex.join(["rpml", *sys.argv[1:]])
     report = console.reporter()
     with ExitStack() as stack:

@@ -131,6 +131,12 @@ class ItemOptions:
     texts: str | None = text("FILE", "Texts: a .txt, a table, or a text column of FEATURES.")
     nuisance: str | None = NUISANCE
 
+    def inputs(self) -> list[str | None]:
+        """Return the files and folders that are read."""
+        from rpml.cli.options.knowledge import nuisance_files
+
+        return [self.labels, self.images, self.ids, self.texts, *nuisance_files(self.nuisance)]
+
     def load(
         self,
         models: Sequence[str],
