@@ -37,13 +37,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def call_threads(workers: int | None) -> tuple[int, int]:
-    """Return how many images are processed in parallel, and the threads per call of the network.
-
-    None means one image per core.
-    """
-    workers = workers or thread_count()
-    return workers, max(1, thread_count() // workers)
+def call_threads(workers: int | None) -> int:
+    """Return the threads per call of a network; None means one image per core at a time."""
+    return max(1, thread_count() // (workers or thread_count()))
 
 
 def describe_images(
@@ -70,7 +66,7 @@ def describe_images(
 
     found: dict[int, list[Array]] = {}
     failures: list[Failure] = []
-    workers, _ = call_threads(workers)
+    workers = workers or thread_count()
     pool = ThreadPoolExecutor(workers, "rpml-images")
     try:
         for index, result in enumerate(run_ahead(pool, work, files, 2 * workers)):

@@ -71,7 +71,7 @@ def run(
     extraction = ResumableExtraction(output, resume, force)
     extraction.check([images, backbone])
     files = find_images(images)
-    network = Backbone(backbone, call_threads(workers)[1])
+    network = Backbone(backbone, call_threads(workers))
     job = Job(files, network, recipe, workers, strict)
     resumed, start = resume and extraction.directory.exists(), time.monotonic()
     try:
