@@ -1,20 +1,15 @@
 """rpml report: one HTML file that shows whether the embedding helped."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rpml.cli import options as opt
 from rpml.cli.command import Console, command
 from rpml.cli.options.reading import EngineOptions, ItemOptions, LabeledReadingOptions, short_names
 from rpml.runtime.errors import InputError, require
-
-if TYPE_CHECKING:
-    from rpml.io.features import Features, ReadOptions
 
 EXAMPLES = """
   rpml report model.rpml vectors.npy -o report.html
@@ -60,13 +55,9 @@ def run(
     command = shlex.join(["rpml", *sys.argv[1:]])
     report = console.reporter()
     with ExitStack() as stack:
-
-        def load(path: str, options: ReadOptions) -> Features:
-            return stack.enter_context(engine.load(console, path, options))
-
-        fitted, values, items = rows.load(
-            models, features, reading, queries=queries, load=load if engine.on_dask() else None
-        )
+        opened = partial(engine.load, console, features)
+        load = (lambda how: stack.enter_context(opened(how))) if engine.on_dask() else None
+        fitted, values, items = rows.load(models, features, reading, queries=queries, load=load)
         first, *second = short_names(models)
         source = Source(first, Path(features).name, command, *second)
         page = build_report(Measurements(fitted, values, items, source, seed, report), report)
