@@ -35,11 +35,13 @@ def place(shared, tmp_path, monkeypatch):  # noqa: F811
     (tmp_path / "shards" / "part-0.npy").write_bytes((tmp_path / "x.npy").read_bytes())
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "a.jpg").write_text("a photograph")
+    (tmp_path / "m.parquet").write_text("one value per row")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
     return tmp_path
 
 
+ATLAS = ["export", "model.rpml", "x.npy", "--to", "atlas"]
 TO_ITSELF = [
     ["embed", "model.rpml", "x.npy", "-o", "x.npy"],
     ["embed", "model.rpml", "x.npy", "-o", "x.ids.csv"],
@@ -53,8 +55,11 @@ TO_ITSELF = [
     ["fit", "shards/", "-o", "shards/model.rpml"],
     ["export", "model.rpml", "--to", "faiss", "-o", "model.rpml"],
     ["export", "model.rpml", "--to", "sentence-transformers", "-o", "."],
+    [*ATLAS, "--images", "photos", "-o", "photos/m.parquet"],
+    [*ATLAS, "--nuisance", "m.parquet", "-o", "m.parquet"],
     ["features", "photos/", "--backbone", "net.onnx", "-o", "photos/"],
     ["features", "photos/", "--backbone", "net.onnx", "-o", "photos/features.npy"],
+    ["features", "photos/", "--backbone", "net.onnx", "--whitening", "w.npz", "-o", "w.npz"],
     ["features", "photos/a.jpg", "--backbone", "net.onnx", "-o", "photos/"],
     ["compare", "x.npy", "--labels", "y.csv", "-o", "y.csv"],
     ["index", "model.rpml", "x.npy", "-o", "model.rpml"],

@@ -4,8 +4,6 @@ Results go to standard output, everything else to standard error. The command li
 over the file of --config.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -135,11 +133,8 @@ class Console:
         if self.json_output:
             from rpml.runtime.schema import finite_json
 
-            def plain(value: object) -> object:
-                return finite_json(value.tolist()) if hasattr(value, "tolist") else str(value)
-
             content = finite_json({**fields, "warnings": SHOWN})
-            typer.echo(json.dumps(content, default=plain, allow_nan=False))
+            typer.echo(json.dumps(content, default=str, allow_nan=False))
         elif text:
             say(text if isinstance(text, str) else fields_text(text))
 

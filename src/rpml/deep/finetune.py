@@ -225,8 +225,8 @@ def write_onnx(
     whole = nn.Sequential(network.input, network.trunk, embedder.cpu(), as_map).eval()
     bf16, embedder.bf16 = embedder.bf16, False
     try:
-        with atomic_output(path, overwrite) as draft, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # from the exporter
+        # the exporter warns
+        with atomic_output(path, overwrite) as draft, warnings.catch_warnings(action="ignore"):
             torch.onnx.export(
                 whole,
                 (torch.zeros(1, 3, size, size),),

@@ -4,8 +4,6 @@ Recall@K takes one pass over rows that stay on their workers: of each query a pa
 best score among rows of its own class, and the K best among rows of other classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -76,9 +74,8 @@ def embed(
         raise ValueError(f"kind={kind!r}: use 'parquet' or 'npy'")
     if "://" in str(folder):
         raise InputError(f"{folder} is a URL: the workers write to a folder that they all see")
-    rows = embedded(model, open_rows(X, cluster, by_size=True), cluster)
+    rows = replace(embedded(model, open_rows(X, cluster, by_size=True), cluster), output=output)
     columns = column_names(model, output)
-    rows = replace(rows, output=output)
     target = Path(folder).absolute()
     work = _fingerprint(model, rows, output)
     _check_folder(target, work)
@@ -121,12 +118,11 @@ def embedded(model: RPML, X: object, cluster: Cluster) -> PartitionedRows:
 
 def _check_folder(target: Path, work: str) -> None:
     others = [
-        path.name for path in target.glob("*") if not path.stem.endswith((work, f"{work}.ids"))
+        path for path in target.glob("[!.]*") if not path.stem.endswith((work, f"{work}.ids"))
     ]
-    others = [name for name in sorted(others) if not name.startswith(".")]
     if others:
         raise InputError(
-            f"{target} holds {others[0]}, which is not of this model and these rows: choose "
+            f"{target} holds {min(others).name}, which is not of this model and these rows: choose "
             "another folder, or remove it"
         )
 

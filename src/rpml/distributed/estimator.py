@@ -5,8 +5,6 @@ of them. The moments of a batch are taken about its own mean, so that the mean o
 be known before.
 """
 
-from __future__ import annotations
-
 import inspect
 import logging
 import math

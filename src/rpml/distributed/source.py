@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+import fsspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -245,8 +246,6 @@ def shard_addresses(address: str) -> tuple[list[str], str]:
     If the folder has none, those of its subfolders (a partitioned parquet dataset). The second
     value names the files with their sizes and times.
     """
-    import fsspec
-
     with explained(f"cannot read {address}"):
         system, path = fsspec.core.url_to_fs(address)
         exists, is_file = system.exists(path), system.isfile(path)
@@ -303,8 +302,6 @@ def _open_shard(path: str, options: ReadOptions) -> FeatureSource:
     """Open a shard; of remote .npy and parquet files only the rows asked for are read."""
     if "://" not in path:
         return reading.open_features(path, options)
-    import fsspec
-
     name, suffix = Path(path), Path(path).suffix.lower()
     try:
         if suffix not in (".npy", ".parquet", ".pq"):  # copied to this worker's disk
@@ -330,8 +327,6 @@ def _open_shard(path: str, options: ReadOptions) -> FeatureSource:
 
 def _copied(address: str) -> Path:
     """Copy a remote file to this worker's disk, until its process ends."""
-    import fsspec
-
     return Path(fsspec.open_local(f"simplecache::{address}", simplecache={"same_names": True}))
 
 

@@ -1,9 +1,8 @@
 """From what was measured to a recommendation and its sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -63,7 +62,7 @@ class Recommendation:
         asked = f"rpml.recommend(X, {self.n_components}).estimator().fit(X)"
         return raw if self.choice == "raw" else asked
 
-    def with_sizes(self, shares: dict[int, Interval]) -> Recommendation:
+    def with_sizes(self, shares: dict[int, Interval]) -> Self:
         """Add the share of neighbors that each number of dimensions keeps."""
         listed = "; ".join(
             f"{counted(size, 'dimension')} {share.value:.1%} ({100 * share.low:.1f} "

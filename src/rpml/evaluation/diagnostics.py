@@ -170,8 +170,7 @@ def of_stability(model: RPML, X: Array, rng: np.random.Generator) -> Diagnostic:
 
 def _labels(model: RPML, Z: Array) -> Indices:
     clusterer = as_clusterer(model.clustering, min(model.n_neighbors, len(Z) - 1))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the fit has warned already
+    with warnings.catch_warnings(action="ignore"):  # the fit has warned already
         return pseudo_labels(Z, clusterer)
 
 
@@ -253,8 +252,7 @@ def of_seeds(model: RPML, X: Array, refits: int, rng: np.random.Generator) -> Di
     for _ in range(refits + 1):
         seed = int(rng.integers(2**31 - 1))
         refit = clone(model).set_params(random_state=seed, callback=None, use_labels=False)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             refit.fit(X)
         neighbors.append(nearest_neighbors(_embedded(refit, X), k, metric="cosine").indices)
     shared = np.mean([neighbor_overlap(neighbors[0], other, k) for other in neighbors[1:]], axis=0)

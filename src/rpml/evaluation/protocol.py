@@ -4,11 +4,10 @@ And its Tables 1 and 2, in percent: U. K. Dutta, M. Harandi, C. C. Sekhar, "A Pr
 for Learning Embeddings without Supervision" (preprint, 2019).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -91,7 +90,7 @@ class Descriptors:
                 "of classes never seen in training"
             )
 
-    def whitened(self, dim: int) -> Descriptors:
+    def whitened(self, dim: int) -> Self:
         """Return the descriptors PCA-whitened to `dim`, learned on the training rows only."""
         whitening = PCA(dim, exponent=1.0).fit(self.X[self.train])
         return replace(self, X=whitening.transform(self.X), origin={**self.origin, "whitened": dim})

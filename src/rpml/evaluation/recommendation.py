@@ -10,8 +10,6 @@ method gains by retaining what rows really share. PCA is recommended unless anot
 clearly better.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -200,8 +198,7 @@ def untrained_fit(
     X: Array, size: int, known: Json, random_state: RandomState
 ) -> tuple[RPML, ScatterChoice]:
     """Return a fit without its training, and its evidence, also of the knowledge."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that no iteration converges
+    with warnings.catch_warnings(action="ignore"):  # that no iteration converges
         model = RPML(size, random_state=random_state, max_iter=0).fit(X, **known)
     assert model.whitening_ is not None
     return model, model.whitening_
@@ -226,8 +223,7 @@ def rank_gains(
         shown, asked = columns(seen, one), columns(unseen, one)
         room = max(1, min(size, int(one.sum()) // 2, len(seen) - 1))
         for name in log_ranks:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about fits to a part of the rows
+            with warnings.catch_warnings(action="ignore"):  # about fits to a part of the rows
                 fitted = METHODS[name].build(room, 0).fit(shown)
             Z = fitted.transform(asked)
             log_ranks[name] += mean_log_ranks(Z, queries, held_out) / 2

@@ -86,8 +86,7 @@ class Method:
         Classes y and what is known are passed on only to methods that use them.
         """
         estimator = self.build(n_components, seed)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True, action="always") as caught:
             start = time.perf_counter()
             more = known if self.uses_knowledge and known else {}
             estimator.fit(X, y if self.uses_labels else None, **more)
@@ -242,8 +241,7 @@ class NCA(LinearBaseline):
         scaled = NCA_NORM * unit_rows(first.apply(X[sample]).astype(np.float64))
         start = np.eye(size, n_axes)  # the first axes of the half-whitened space
         nca = NeighborhoodComponentsAnalysis(size, init=start, max_iter=NCA_ITERATIONS)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             nca.fit(scaled, y[sample])
         self.n_iter_ = int(nca.n_iter_)
         return Preprocessing(True, first.mean, first.matrix @ nca.components_.T, True)

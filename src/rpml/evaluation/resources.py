@@ -120,8 +120,7 @@ def _pilot(X: Array, settings: Json) -> dict[str, float]:
     size = settings.get("n_components")
     limit = min(X.shape[1], max(1, len(X) - 1))
     chosen = {**settings, "callback": listen, "n_components": size and min(size, limit)}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         RPML(**chosen).fit(X)
     marks.append(("", time.perf_counter()))
     stages: dict[str, float] = {}

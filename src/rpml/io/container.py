@@ -3,8 +3,6 @@
 Nothing in them is executable, and reading one allocates no more than the file holds.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json
@@ -17,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
 
 import rpml
 from rpml.io.features.reading import SUFFIXES
@@ -70,9 +70,6 @@ def write_container(
 
 def write_draft(path: Path, arrays: Arrays, metadata: Json, kind: str, version: int) -> None:
     """Write arrays and metadata to a new file."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
-
     stored = {}
     for name, array in arrays.items():
         if array.dtype.kind not in "biuf":
@@ -130,8 +127,6 @@ def _check_file(path: Path) -> None:
 
 def _read(path: Path, whole: bool) -> tuple[Arrays, Json, bool]:
     """Read a file of rpml: its arrays, if `whole`, its fields, and whether its checksum fits."""
-    from safetensors import SafetensorError, safe_open
-
     _check_file(path)
     try:
         with safe_open(path, framework="np") as file:

@@ -1,5 +1,6 @@
 """The map of an embedding as a table for embedding-atlas (extra 'parquet')."""
 
+from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
 
@@ -76,7 +77,7 @@ def export_atlas(
 
 
 def check_atlas(
-    path: str | PathLike[str], overwrite: bool = False, inputs: tuple[str | None, ...] = ()
+    path: str | PathLike[str], overwrite: bool, inputs: Iterable[str | None] = ()
 ) -> Path:
     """Raise InputError if the name is not that of a .parquet file, or the file exists."""
     if Path(path).suffix.lower() != ".parquet":

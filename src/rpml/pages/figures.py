@@ -40,6 +40,8 @@ _NAME_SIZE, _TITLE_SIZE = 6.0, 8.0  # points; names are smaller if pictures are
 _NAME_LINES = 4
 _VECTOR_POINTS = 5000  # per class; more are rasterized in a PDF or SVG
 _CHARACTER = 0.58  # width of a character relative to the font size
+Group = tuple[str, int, Indices]
+"""A name in the legend, its rank by size, and its rows."""
 
 
 def retrieval_figure(
@@ -123,7 +125,7 @@ def map_figure(
     """
     figures = require("matplotlib.figure", "report", "the picture")
     groups = _groups(labels, len(next(iter(maps.values()))))
-    longest = max(len(name) for name in groups)
+    longest = max(len(name) for name, _, _ in groups)
     across = max(1, int(72 * width / ((longest * _CHARACTER + 3.5) * _TITLE_SIZE)))
     lines = -(-len(groups) // across)
     legend = 0 if labels is None else lines * 1.5 * (_TITLE_SIZE - 1) / 72 + 0.1
@@ -136,35 +138,30 @@ def map_figure(
         axes.set_axis_off()
         axes.set_title(title, fontsize=_TITLE_SIZE, pad=2, parse_math=False)
         size = float(np.clip(1500 * side**2 / len(points), 0.3, 14))
-        for rank, rows in groups.values():
+        for _, rank, rows in groups:
             _scatter(axes, points[rows], rank, size)
     if labels is not None:
-        _draw_legend(figure, {name: rank for name, (rank, _) in groups.items()}, across)
+        _draw_legend(figure, groups, across)
     return figure
 
 
-def _groups(labels: AnyArray | None, n: int) -> dict[str, tuple[int, Indices]]:
-    """Return rank and rows of the largest classes, of the others and of unlabeled rows, by name."""
+def _groups(labels: AnyArray | None, n: int) -> list[Group]:
+    """Return the largest classes, the others and the unlabeled rows."""
     if labels is None:
-        return {"items": (0, np.arange(n))}
+        return [("items", 0, np.arange(n))]
     labeled = labeled_mask(labels)
     names = np.array([str(label) for label in labels])
     ranked = [name for name, _ in Counter(names[labeled].tolist()).most_common()]
     named = ranked if len(ranked) <= _NAMED + 1 else ranked[:_NAMED]
-    groups = {
-        name if len(name) <= 40 else f"{name[:39]}…": (
-            rank,
-            np.flatnonzero(labeled & (names == name)),
-        )
-        for rank, name in enumerate(named)
-    }
-    rest = {
-        f"{len(ranked) - len(named)} others": (_NAMED, labeled & ~np.isin(names, named)),
-        "none": (_UNLABELED, ~labeled),
-    }
-    return groups | {
-        name: (rank, np.flatnonzero(mask)) for name, (rank, mask) in rest.items() if mask.any()
-    }
+    groups = [(name, rank, labeled & (names == name)) for rank, name in enumerate(named)]
+    others = f"{len(ranked) - len(named)} others"
+    groups.append((others, _NAMED, labeled & ~np.isin(names, named)))
+    groups.append(("none", _UNLABELED, ~labeled))
+    return [
+        (name if len(name) <= 40 else f"{name[:39]}…", rank, np.flatnonzero(mask))
+        for name, rank, mask in groups
+        if mask.any()
+    ]
 
 
 def _scatter(axes: Axes, points: Array, rank: int, size: float) -> PathCollection:
@@ -181,12 +178,12 @@ def _scatter(axes: Axes, points: Array, rank: int, size: float) -> PathCollectio
     )
 
 
-def _draw_legend(figure: Figure, names: Mapping[str, int], across: int) -> None:
+def _draw_legend(figure: Figure, groups: Sequence[Group], across: int) -> None:
     nowhere = np.empty((0, 2))
-    handles = [_scatter(figure.axes[0], nowhere, rank, 16) for rank in names.values()]
+    handles = [_scatter(figure.axes[0], nowhere, rank, 16) for _, rank, _ in groups]
     legend = figure.legend(
         handles,
-        ["x" * len(name) for name in names],  # placeholders: a name may look like mathematics
+        ["x" * len(name) for name, _, _ in groups],  # a name may look like mathematics
         loc="lower center",
         ncols=across,
         fontsize=_TITLE_SIZE - 1,
@@ -195,7 +192,7 @@ def _draw_legend(figure: Figure, names: Mapping[str, int], across: int) -> None:
         columnspacing=1.0,
         borderpad=0.2,
     )
-    for text, name in zip(legend.get_texts(), names, strict=True):
+    for text, (name, _, _) in zip(legend.get_texts(), groups, strict=True):
         text.set(text=name, parse_math=False)
 
 

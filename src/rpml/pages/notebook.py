@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator import RPML
-from rpml.pages.items import Items, make_items
+from rpml.pages.items import Items, make_items, picture_reader
 from rpml.runtime.errors import require
 from rpml.runtime.files import atomic_output
 from rpml.runtime.rows import Array, check_rows
@@ -156,7 +156,6 @@ def explore(
     require("uvicorn", "explore", "rpml.explore")
     from rpml.pages.explorer.app import address, make_app, open_socket, start
     from rpml.pages.explorer.catalog import make_catalog, start_work
-    from rpml.pages.items import picture_reader
 
     rows, items = _checked(model, X, y, queries, **shown)
     catalog = make_catalog(model, rows, items, "X")

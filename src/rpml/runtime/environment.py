@@ -6,6 +6,8 @@ import re
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Any
 
+from threadpoolctl import threadpool_info
+
 from rpml.runtime.errors import counted
 from rpml.runtime.threads import thread_count
 
@@ -70,9 +72,6 @@ def memory_gb() -> float | None:
 
 def blas_libraries() -> list[str]:
     """Return name, version and threads of each loaded BLAS."""
-    import numpy as np  # noqa: F401 (loads the library that is asked)
-    from threadpoolctl import threadpool_info
-
     return [
         f"{info['internal_api']} {info.get('version')}, {counted(info['num_threads'], 'thread')}"
         for info in threadpool_info()

@@ -145,7 +145,9 @@ def read_document(path: Path) -> Any:
 
 
 def finite_json(value: object) -> object:
-    """Replace NaN and infinity, which JSON does not have, by null."""
+    """Replace NaN and infinity, which JSON does not have, by null, and arrays by lists."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -1,7 +1,5 @@
 """An ONNX network that turns a batch of images into feature maps."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -17,7 +15,6 @@ from rpml.runtime.schema import Number, check_json, read_document
 
 _onnxruntime: ModuleType = require("onnxruntime", "vision", "a backbone")
 
-Maps = Floats
 LRN_BETA = 0.75  # exponent of AlexNet and GoogLeNet: two square roots instead of a power
 LRN_OPSET = 13  # the first in which the axes below are an input
 _FAST_LRN = """
@@ -146,14 +143,14 @@ class Backbone:
         fixed = isinstance(height, int) and isinstance(width, int)
         return (width, height) if fixed else None, shape[0] if isinstance(shape[0], int) else None
 
-    def __call__(self, images: NDArray[np.uint8]) -> Maps:
+    def __call__(self, images: NDArray[np.uint8]) -> Floats:
         """Return feature maps (n, height, width, channels) of RGB images of one size."""
         x = self.convention.prepare(images)
         step = self.fixed_batch or len(x)
         maps = [self._run(x[i : i + step]) for i in range(0, len(x), step)]
         return maps[0] if len(maps) == 1 else np.concatenate(maps)
 
-    def _run(self, x: Floats) -> Maps:
+    def _run(self, x: Floats) -> Floats:
         (maps,) = self._session.run([self.convention.output], {self.convention.input: x})
         maps = np.asarray(maps, np.float32)
         if self.convention.layout == "NCHW":

@@ -3,8 +3,6 @@
 One thread per image, as many as cores: nothing waits for the slowest part of a layer.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,29 +32,24 @@ from rpml.vision.pooling import KINDS, pool_maps
 
 SCALES = (512, 362, 256)
 Tile = NDArray[np.uint8]
-Features = Array
 Failure = tuple[str, str]  # the id of an image that was skipped, and why
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def call_threads(workers: int | None) -> tuple[int, int]:
-    """Return how many images are processed in parallel, and the threads per call of the network.
-
-    None means one image per core.
-    """
-    workers = workers or thread_count()
-    return workers, max(1, thread_count() // workers)
+def call_threads(workers: int | None) -> int:
+    """Return the threads per call of a network; None means one image per core at a time."""
+    return max(1, thread_count() // (workers or thread_count()))
 
 
 def describe_images(
     files: Sequence[ImageFile],
     prepare: Callable[[ImageFile], Sequence[Tile]],
-    describe: Callable[[NDArray[np.uint8]], Features],
+    describe: Callable[[NDArray[np.uint8]], Array],
     workers: int | None = None,
     strict: bool = False,
     done: Callable[[int], None] = lambda count: None,
-) -> tuple[dict[int, list[Features]], list[Failure]]:
+) -> tuple[dict[int, list[Array]], list[Failure]]:
     """Run `prepare` on files and `describe` on the tiles that it returns, a file per thread.
 
     `prepare` returns the tiles of a file, arrays of shape (height, width, 3), one per view and
@@ -65,15 +58,15 @@ def describe_images(
     the features of the tiles by position in `files`, and the skipped images.
     """
 
-    def work(file: ImageFile) -> list[Features] | str:
+    def work(file: ImageFile) -> list[Array] | str:
         try:
             return _describe_tiles(prepare(file), describe)
         except (ImageError, MemoryError) as error:
             return str(error) or "not enough memory for it"
 
-    found: dict[int, list[Features]] = {}
+    found: dict[int, list[Array]] = {}
     failures: list[Failure] = []
-    workers, _ = call_threads(workers)
+    workers = workers or thread_count()
     pool = ThreadPoolExecutor(workers, "rpml-images")
     try:
         for index, result in enumerate(run_ahead(pool, work, files, 2 * workers)):
@@ -91,10 +84,10 @@ def describe_images(
 
 
 def _describe_tiles(
-    tiles: Sequence[Tile], describe: Callable[[NDArray[np.uint8]], Features]
-) -> list[Features] | str:
+    tiles: Sequence[Tile], describe: Callable[[NDArray[np.uint8]], Array]
+) -> list[Array] | str:
     """Describe the tiles of a file, those of equal shape together; the reason if that fails."""
-    features: dict[int, Features] = {}
+    features: dict[int, Array] = {}
     for height, width, _ in dict.fromkeys(tile.shape for tile in tiles):
         same = [i for i, tile in enumerate(tiles) if tile.shape[:2] == (height, width)]
         try:

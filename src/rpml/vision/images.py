@@ -126,8 +126,8 @@ def load_rgb(path: str | Path, max_pixels: int = MAX_PIXELS, enough: int = 0) ->
     no side below `enough`; 0 means full size.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the size limit is checked below; metadata is not used
+        # the size limit is checked below; metadata is not used
+        with warnings.catch_warnings(action="ignore"):
             return _decode(path, max_pixels, enough)
     except ImageError:
         raise

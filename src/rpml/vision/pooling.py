@@ -1,7 +1,5 @@
 """Pooling of a feature map to one vector (R-MAC, MAC, average, GeM), and PCA whitening of them."""
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Extraction of image descriptors to a file and tables next to it; a killed run can resume."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
@@ -46,7 +44,6 @@ class PostProcess:
     """Also write each image's folder as its label."""
 
     def settings(self) -> Json:
-        """All settings as JSON values."""
         learned = self.whitening and data_digest(self.whitening.mean, self.whitening.matrix)
         return {**asdict(replace(self, whitening=None)), "whitening": learned}
 

@@ -76,6 +76,9 @@ def test_a_wrong_file_of_labels_is_said_before_anything_is_read(tmp_path: Path) 
     words = ["explore", tmp_path / "m", tmp_path / "x.npy", "--port", 0, "--save-labels"]
     assert "must end in .csv" in rpml.refused(*words, tmp_path / "labels.txt")
     assert "does not exist" in rpml.refused(*words, tmp_path / "nowhere" / "labels.csv")
+    (tmp_path / "language.csv").write_text("id,language\n")
+    nuisance = tmp_path / "language.csv", "--nuisance", tmp_path / "language.csv"
+    assert "is the input" in rpml.refused(*words, *nuisance)
 
 
 def test_a_missing_extra_is_named(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:

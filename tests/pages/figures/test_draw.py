@@ -145,3 +145,12 @@ def test_rows_without_a_label_are_no_class(tmp_path: Path) -> None:
     assert shown == ["raw", "ant", "bee", "none"]
     assert asked
     assert not set(asked) & set(np.flatnonzero(y == "-1").tolist())
+
+
+def test_classes_whose_shortened_names_are_equal_stay_apart(tmp_path: Path) -> None:
+    """And so do a class called "none" and the rows without a label."""
+    X = np.random.default_rng(0).normal(size=(40, 6))
+    long = ["a" * 45 + "1", "a" * 45 + "2", "none", ""]
+    draw_figures({"raw": X}, tmp_path, np.repeat(long, 10), None, FigureOptions(("svg",), 3.0))
+    shown = re.findall(r"<text[^>]*>([^<]+)</text>", (tmp_path / "map.svg").read_text())
+    assert sorted(shown) == ["a" * 39 + "…", "a" * 39 + "…", "none", "none", "raw"]

@@ -62,7 +62,7 @@ def run(
     )
     with context.reporting("cluster"):
         labels = aas.fit_predict(graph)
-    layout = Layout("label", ["label"], data.id_name if data.ids is not None else None, False)
+    layout = Layout("label", ["label"], data.id_column, False)
     write_table(output, labels, layout, data.ids, force)
     counts = sorted(Counter(labels.tolist()).values(), reverse=True)
     fields = {

@@ -13,8 +13,9 @@ import typer
 from rpml.cli import options as opt
 from rpml.cli.command import Console, command
 from rpml.cli.console import say
+from rpml.cli.options.knowledge import nuisance_files
 from rpml.cli.options.reading import ItemOptions, LabeledReadingOptions, short_names
-from rpml.runtime.errors import InputError, counted
+from rpml.runtime.errors import InputError, counted, require
 
 if TYPE_CHECKING:
     from rpml.estimator import RPML
@@ -61,8 +62,6 @@ def run(
 
     The page shows the neighbors by raw features and by the embedding, side by side.
     """
-    from rpml.runtime.errors import require
-
     require("starlette", "explore", "rpml explore")
     require("uvicorn", "explore", "rpml explore")
     from rpml.io.features.labels import read_metadata
@@ -76,7 +75,7 @@ def run(
         raise InputError("--whitening, --scales and --pool are of a network: give --backbone, too")
     if save_labels is not None:
         read = [*models, features, metadata, rows.ids, rows.texts, queries, backbone, whitening]
-        check_labels_file(save_labels, read)
+        check_labels_file(save_labels, [*read, *nuisance_files(rows.nuisance)])
     listener = open_socket(host, port)
     (fitted, *second), values, items = rows.load(models, features, reading, queries=queries)
     if metadata is not None:

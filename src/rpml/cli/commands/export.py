@@ -51,7 +51,7 @@ def run(
     if to == "atlas":
         if features is None:
             raise InputError("--to atlas needs FEATURES after the model: the rows of the map")
-        check_atlas(output, force, (model, features, rows.labels, rows.ids, rows.texts))
+        check_atlas(output, force, [model, features, *rows.inputs()])
         (fitted,), X, items = rows.load([model], features, reading, dim)
         written = export_atlas(fitted, X, items, output, seed, force)
     else:

@@ -51,6 +51,7 @@ def run(
     The vectors are R-MAC or other poolings of the network's feature maps.
     """
     from rpml.runtime.context import Context
+    from rpml.runtime.files import check_apart
     from rpml.vision.backbone import Backbone
     from rpml.vision.extract import Job, call_threads
     from rpml.vision.images import Views, find_images
@@ -59,6 +60,7 @@ def run(
 
     if whiten is not None and whitening is not None:
         raise InputError("--whiten learns a whitening and --whitening applies one: give one")
+    check_apart([output], [whitening])  # which may be a table next to it, of an earlier run
     applied = load_whitening(whitening) if whitening else None
     post = PostProcess(whiten, whiten_on, applied, folder_labels)
     recipe = descriptor.recipe(
@@ -69,7 +71,7 @@ def run(
     extraction = ResumableExtraction(output, resume, force)
     extraction.check([images, backbone])
     files = find_images(images)
-    network = Backbone(backbone, call_threads(workers)[1])
+    network = Backbone(backbone, call_threads(workers))
     job = Job(files, network, recipe, workers, strict)
     resumed, start = resume and extraction.directory.exists(), time.monotonic()
     try:

@@ -6,7 +6,7 @@ from pathlib import Path
 from rpml.cli import options as opt
 from rpml.cli.command import Console, command
 from rpml.cli.options.reading import LabeledReadingOptions, load_model
-from rpml.runtime.errors import InputError
+from rpml.runtime.errors import InputError, require
 
 EXAMPLES = """
   rpml figures features.npy --model model.rpml --labels labels.csv -o figures
@@ -47,7 +47,6 @@ def run(
     from rpml.estimator.features import check_features
     from rpml.pages.figures import NAMES, FigureOptions, draw_figures, pictures_of
     from rpml.pages.items import match_images
-    from rpml.runtime.errors import require
     from rpml.runtime.files import check_apart, check_output
 
     require("matplotlib", "report", "rpml figures")

@@ -67,7 +67,13 @@ class MethodOptions:
 
     @property
     def memory(self) -> int | None:
-        return opt.parse_size(self.memory_limit, "--memory-limit")
+        """The memory limit in bytes."""
+        if (text := self.memory_limit) is None:
+            return None
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text.lower())
+        if match is None:
+            raise InputError(f"--memory-limit must be a size such as 800MB or 4GB, got {text!r}")
+        return int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " "))
 
     def build(self, on_dask: bool) -> RPML:
         """Build the estimator and check its settings, before any data is read."""

@@ -1,21 +1,15 @@
 """rpml report: one HTML file that shows whether the embedding helped."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rpml.cli import options as opt
 from rpml.cli.command import Console, command
-from rpml.cli.options.knowledge import nuisance_files
 from rpml.cli.options.reading import EngineOptions, ItemOptions, LabeledReadingOptions, short_names
-from rpml.runtime.errors import InputError
-
-if TYPE_CHECKING:
-    from rpml.io.features import Features, ReadOptions
+from rpml.runtime.errors import InputError, require
 
 EXAMPLES = """
   rpml report model.rpml vectors.npy -o report.html
@@ -48,7 +42,6 @@ def run(
 
     It holds a verdict, scores before and after, maps, neighbors and the training.
     """
-    from rpml.runtime.errors import require
     from rpml.runtime.files import check_output
 
     require("jinja2", "report", "rpml report")
@@ -58,19 +51,13 @@ def run(
 
     if not output.endswith((".html", ".htm")):
         raise InputError(f"--output {output}: the page is HTML, call it something.html")
-    read = [*models, features, rows.labels, rows.images, rows.ids, queries]
-    read += nuisance_files(rows.nuisance)
-    check_output(output, force, read)
+    check_output(output, force, [*models, features, queries, *rows.inputs()])
     command = shlex.join(["rpml", *sys.argv[1:]])
     report = console.reporter()
     with ExitStack() as stack:
-
-        def load(path: str, options: ReadOptions) -> Features:
-            return stack.enter_context(engine.load(console, path, options))
-
-        fitted, values, items = rows.load(
-            models, features, reading, queries=queries, load=load if engine.on_dask() else None
-        )
+        opened = partial(engine.load, console, features)
+        load = (lambda how: stack.enter_context(opened(how))) if engine.on_dask() else None
+        fitted, values, items = rows.load(models, features, reading, queries=queries, load=load)
         first, *second = short_names(models)
         source = Source(first, Path(features).name, command, *second)
         page = build_report(Measurements(fitted, values, items, source, seed, report), report)

@@ -152,15 +152,6 @@ def parse_numbers(option: str, text: str) -> list[int]:
     return [int(number) for number in text.split(",")]
 
 
-def parse_size(text: str | None, option: str) -> int | None:
-    if text is None:
-        return None
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text.lower())
-    if match is None:
-        raise InputError(f"{option} must be a size such as 800MB or 4GB, got {text!r}")
-    return int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " "))
-
-
 def parse_settings(
     pairs: list[str] | None, names: Iterable[str], given: Iterable[str] = ()
 ) -> Json:
@@ -226,7 +217,7 @@ class DescriptorOptions:
         from rpml.vision.backbone import Backbone
         from rpml.vision.extract import Job, call_threads
 
-        return Job((), Backbone(path, call_threads(workers)[1]), self.recipe(), workers)
+        return Job((), Backbone(path, call_threads(workers)), self.recipe(), workers)
 
 
 @option_group

@@ -131,6 +131,12 @@ class ItemOptions:
     texts: str | None = text("FILE", "Texts: a .txt, a table, or a text column of FEATURES.")
     nuisance: str | None = NUISANCE
 
+    def inputs(self) -> list[str | None]:
+        """Return the files and folders that are read."""
+        from rpml.cli.options.knowledge import nuisance_files
+
+        return [self.labels, self.images, self.ids, self.texts, *nuisance_files(self.nuisance)]
+
     def load(
         self,
         models: Sequence[str],
@@ -138,7 +144,7 @@ class ItemOptions:
         reading: LabeledReadingOptions,
         dim: int | None = None,
         queries: str | None = None,
-        load: Callable[[str, ReadOptions], Features] | None = None,
+        load: Callable[[ReadOptions], Features] | None = None,
     ) -> tuple[list[RPML], Array, Items]:
         """Load one or two models, the vectors and their items, checked against each other.
 
@@ -157,7 +163,7 @@ class ItemOptions:
         labels = reading.labels_path(features, self.labels)
         inside = nuisance_columns(self.nuisance)
         options = reading.options((*reading.excluded(features, labels), *inside))
-        opened: Any = open_features(features, options) if load is None else load(features, options)
+        opened: Any = open_features(features, options) if load is None else load(options)
         checked = zip(fitted, models, strict=True)
         about = opened if load is None else opened.values
         fitted = [check_features(model, about, path) for model, path in checked]

@@ -178,8 +178,8 @@ def aas_labels(bank: FeatureBank, n_levels: int = 2) -> Indices:
     """
     labels, rows = np.arange(len(bank.features)), bank.features
     for _ in range(n_levels):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # a retuned threshold, every few epochs
+        # a retuned threshold, every few epochs
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
             clusters = pseudo_labels(rows, as_clusterer("aas", AAS_NEIGHBORS))
         labels = clusters[labels]
         rows = unit_rows(group_means(bank.features, labels))

@@ -1,7 +1,5 @@
 """Clusters against classes: k-means, mutual information and pair scores."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

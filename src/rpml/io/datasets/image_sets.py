@@ -59,7 +59,6 @@ class ImageSet:
     """True for images of training classes."""
 
     def counts(self) -> Counts:
-        """Count the images and classes."""
         sides = self.labels[self.train], self.labels[~self.train]
         return Counts(*map(len, sides), *(len(np.unique(side)) for side in sides))
 

@@ -66,12 +66,10 @@ def bias(step: Affine) -> Array:
 
 
 def input_size(steps: Sequence[Step]) -> int:
-    """Return the number of input features."""
     return next(len(s.matrix) for s in steps if isinstance(s, Affine))
 
 
 def output_size(steps: Sequence[Step]) -> int:
-    """Return the size of the embedding."""
     return next(int(s.matrix.shape[1]) for s in reversed(steps) if isinstance(s, Affine))
 
 

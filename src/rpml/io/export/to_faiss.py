@@ -22,17 +22,15 @@ def write(steps: Sequence[Step], path: Path) -> None:
 def with_steps(faiss: ModuleType, steps: Sequence[Step], inner: Any) -> Any:
     """Return an index that takes the steps before another one."""
     index = faiss.IndexPreTransform(inner)
-    for i in reversed(range(len(steps))):
-        index.prepend_transform(_transform(faiss, steps, i))
+    for step in reversed(steps):
+        if isinstance(step, Affine):
+            index.prepend_transform(_linear(faiss, step))
+        else:
+            index.prepend_transform(faiss.NormalizationTransform(index.d, 2.0))
     return index
 
 
-def _transform(faiss: ModuleType, steps: Sequence[Step], i: int) -> object:
-    step = steps[i]
-    if not isinstance(step, Affine):
-        before = [s.matrix.shape[1] for s in steps[:i] if isinstance(s, Affine)]
-        after = [len(s.matrix) for s in steps[i:] if isinstance(s, Affine)]
-        return faiss.NormalizationTransform(before[-1] if before else after[0], 2.0)
+def _linear(faiss: ModuleType, step: Affine) -> Any:
     d, size = step.matrix.shape
     linear = faiss.LinearTransform(d, size, step.mean is not None)
     faiss.copy_array_to_vector(np.ascontiguousarray(step.matrix.T, np.float32).ravel(), linear.A)

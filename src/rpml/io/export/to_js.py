@@ -32,7 +32,6 @@ export function embed(vector) {
 
 
 def write(steps: Sequence[Step], path: Path) -> None:
-    """Write the module."""
     data = json.dumps([_described(step) for step in steps])
     path.write_text(f"// An embedding by rpml.\nexport const steps = {data};\n{PROGRAM}", "utf8")
 

@@ -15,7 +15,6 @@ from rpml.runtime.rows import AnyArray
 
 
 def write(steps: Sequence[Step], path: Path) -> None:
-    """Write the .npz file."""
     named: list[tuple[str, AnyArray]] = []
     for step in steps:
         if not isinstance(step, Affine):

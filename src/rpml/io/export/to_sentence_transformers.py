@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from safetensors.numpy import save
 
 from rpml.io.export import Affine, Step, bias
 
@@ -44,8 +45,6 @@ def write(steps: Sequence[Step], path: Path) -> None:
 
 
 def _write_dense(step: Affine, folder: Path) -> None:
-    from safetensors.numpy import save
-
     d, size = step.matrix.shape
     config = {
         "in_features": d,

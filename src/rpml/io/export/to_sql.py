@@ -21,7 +21,6 @@ BIAS = -1  # an extra axis on which every row is 1
 
 
 def write(steps: Sequence[Step], path: Path) -> None:
-    """Write the script."""
     features, size = input_size(steps), output_size(steps)
     views, current = [], "rpml_input"
     with open(path, "w", encoding="utf8") as file:

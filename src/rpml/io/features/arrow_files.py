@@ -20,7 +20,7 @@ from rpml.io.features.source import (
     find_ids,
     select_columns,
 )
-from rpml.runtime.errors import InputError, counted, first_line, require
+from rpml.runtime.errors import InputError, counted, explained, first_line, require
 from rpml.runtime.rows import Array
 
 if TYPE_CHECKING:
@@ -43,11 +43,10 @@ class ArrowFile:
 
     def __init__(self, path: Path, remote: IO[bytes] | None = None) -> None:
         self.name, self._kind = str(path), FORMATS[path.suffix.lower()]
-        modules = ("pyarrow", "pyarrow.dataset", "pyarrow.parquet")
-        arrow, dataset, parquet = (
-            require(module, "parquet", f"reading {path.suffix}") for module in modules
+        dataset, parquet = (
+            require(f"pyarrow.{module}", "parquet", f"reading {path.suffix}")
+            for module in ("dataset", "parquet")
         )
-        self._damage = arrow.ArrowException
         try:
             if self._kind == "parquet":
                 pages = {} if remote is None else {"buffer_size": _PAGES, "pre_buffer": False}
@@ -85,15 +84,13 @@ class ArrowFile:
 
         `groups` are the row groups to read of a parquet file, by default all.
         """
-        try:
+        with explained(f"{self.name} cannot be read"):
             if self._kind == "feather":
                 yield from self._checked_batches(columns, rows)
             elif self._kind == "parquet":
                 yield from self._file.iter_batches(rows, groups, columns)
             else:
                 yield from self._file.to_batches(batch_size=rows, columns=columns)
-        except (self._damage, OSError, ValueError) as error:
-            raise InputError(f"{self.name} cannot be read: {first_line(error)}") from error
 
     def column(self, wanted: str | None, usual: tuple[str, ...] = ()) -> list[object]:
         """Read one column as Python values: that named, one with a usual name, or the only one."""

@@ -170,8 +170,7 @@ class FeatureSource(ABC):
             raise InputError(f"{self.name} has no rows")
         # eight bytes per row tell that an id occurs twice; to name it, the file is read again
         if hashes and len(np.unique(np.concatenate(hashes))) < seen:
-            ids = [batch.ids for batch in self.raw_batches(self.batch_rows())]
-            check_unique_ids(_join(ids), self.name)
+            check_unique_ids(self.ids(), self.name)
 
     def check_unchanged(self) -> None:
         """Raise InputError if the file has changed since it was opened."""

@@ -51,7 +51,6 @@ def without_mark(text: str) -> str:
 
 
 def text_lines(path: Path) -> list[str]:
-    """Read the lines of a text file."""
     with explained(f"cannot read {path}"):
         return path.read_text(encoding="utf-8-sig").splitlines()
 
@@ -129,7 +128,7 @@ class CsvSource(FeatureSource):
             at = find_ids(names, options.id_column, self.name)
             if at is not None:
                 return at
-        text_first = bool(first) and not is_number(first[0]) and bool(first[0].strip())
+        text_first = not is_number(first[0]) and first[0].strip()
         return 0 if text_first and self._width > 1 and options.columns is None else None
 
     def raw_batches(self, rows: int) -> Iterator[Batch]:

@@ -1,7 +1,5 @@
 """Atomic output of rows in the format of the suffix, one function per format."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -189,12 +187,6 @@ def _columns(arrow: ModuleType, layout: Layout, batch: Batch) -> Json:
     return {**columns, layout.name: flat}
 
 
-def write_shards(path: Path, layout: Layout, batches: Iterable[Batch]) -> None:
-    """Write .npy files of at most a million rows to a folder, each with its ids next to it."""
-    for number, parts in groupby(_cut(batches), key=itemgetter(0)):
-        write_npy(path / f"part-{number:05d}.npy", layout, (batch for _, batch in parts))
-
-
 def _cut(batches: Iterable[Batch]) -> Iterator[tuple[int, Batch]]:
     """Yield the number of the shard and the rows, batches being cut where a shard ends."""
     seen = 0
@@ -276,9 +268,10 @@ def write_batches(
 
 
 def write_drafts(scratch: Path, path: str, layout: Layout, batches: Iterable[Batch]) -> None:
-    """Write the files of an output to another folder."""
+    """Write the files of an output to another folder: of NAME/ those of its shards."""
     if path.endswith("/"):
-        write_shards(scratch, layout, batches)
+        for number, parts in groupby(_cut(batches), key=itemgetter(0)):
+            write_npy(scratch / f"part-{number:05d}.npy", layout, (batch for _, batch in parts))
     else:
         WRITERS[Path(path).suffix.lower()](scratch / Path(path).name, layout, batches)
 

@@ -241,8 +241,7 @@ class Labeling:
         try:
             model: RPML = clone(self.catalog.model)
             model.set_params(use_labels=True, callback=self._report)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the page shows the result
+            with warnings.catch_warnings(action="ignore"):  # the page shows the result
                 model.fit(self.X, labels)
             self._progress("working", "map")
             recall = self._publish(model, labels)
