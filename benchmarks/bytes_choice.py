@@ -4,11 +4,12 @@ python benchmarks/bytes_choice.py --data DIR [--sets A,B] [--rules]
 
 Every set: RPML fitted to at most 6,000 of its rows, at most 5,000 of these searched by each other.
 Each code at each size is scored by Recall@1; the loss of a rule is the Recall@1 of the best
-configuration less that of the rule's. The best of many is best by chance, too: the configuration
-that is best by the labels of one half of the queries is scored on the other half, as is the rule,
-and the difference of these two is a loss without chance in its favor or disfavor. --rules measures
-nothing and prints the losses of the stored figures. results/bytes_choice.json is written after
-every set, so an interrupted run continues.
+configuration less that of the rule's. The best of many is best by chance, too: the product code
+that is best by the labels of one half of the queries, as `recommend` chooses with labels, is scored
+on the other half, as is the rule, and the difference of these two is a loss without chance in its
+favor or disfavor. --rules measures nothing and prints the losses of the stored figures, also those
+of other rules, by the dimensions of learned / principal axes. results/bytes_choice.json is written
+after every set, so an interrupted run continues.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 from results_sets import FeatureSet, commit, feature_sets, parser
 
 from rpml import RPML
-from rpml.evaluation.codes import BYTES, CENTER, LEARNED_SIZE, coded, product_size
+from rpml.evaluation.codes import BYTES, CENTER, LEARNED_SIZE, PRODUCT_SIZES, coded, product_size
 from rpml.evaluation.metrics.label_free import NEAREST, neighbor_overlap
 from rpml.method.codes import BITS
 from rpml.method.graph.heaps import nearest_rows
@@ -33,7 +34,8 @@ from rpml.runtime.rows import sorted_sample, unit_rows
 
 TARGET = RESULTS / "bytes_choice.json"
 MAX_ROWS, MAX_SEARCHED = 6000, 5000
-SIZES = (16, 32, 64, 128, 192, 256)
+SIZES = (16, *PRODUCT_SIZES)
+OTHER_RULES = ((64, 64), (64, 128), (64, 192), (64, 256), (128, 128))
 NEAR = 0.7  # points
 Row = dict[str, Any]
 
@@ -76,28 +78,32 @@ def scores(right: NDArray[np.bool_], kept: float) -> Row:
     return {"recall": [round(share, 3) for share in shares], "kept": round(100 * kept, 2)}
 
 
-def rule(cells: list[Row], n_bytes: int) -> Row:
-    """The product code that `recommend` takes."""
-    learned = cells[0]["outcome"].startswith("learned")
+def rule(codes: list[Row], n_bytes: int, sizes: tuple[int, int] | None) -> Row:
+    """The product code that `recommend` takes, or one of given (learned, principal) sizes."""
+    learned = codes[0]["outcome"].startswith("learned")
     size = product_size(n_bytes, learned)
-    codes = [c for c in cells if c["code"] == "pq"]
+    if sizes is not None:
+        size = max(n_bytes, sizes[0] if learned else sizes[1])
     return min(codes, key=lambda c: abs(np.log(c["dim"] / size)))
 
 
-def losses(rows: list[Row], n_bytes: int) -> dict[str, list[float]]:
+def losses(
+    rows: list[Row], n_bytes: int, sizes: tuple[int, int] | None = None
+) -> dict[str, list[float]]:
     """Points lost per set: by the rule, by one half's best on the other, and the difference."""
     names = "rule", "labels of the other half", "rule, to labels of the other half"
     lost: dict[str, list[float]] = {name: [] for name in names}
     for name in sorted({row["set"] for row in rows}):
         cells = [row for row in rows if (row["set"], row["bytes"]) == (name, n_bytes)]
-        if not any(cell["code"] == "pq" for cell in cells):
+        codes = [cell for cell in cells if cell["code"] == "pq"]
+        if not codes:
             continue
-        taken = rule(cells, n_bytes)["recall"]
+        taken = rule(codes, n_bytes, sizes)["recall"]
         best = np.max([cell["recall"] for cell in cells], axis=0)
         lost["rule"].append(best[0] - taken[0])
         halves = ((1, 2), (2, 1))
         chosen = [
-            max(cells, key=lambda c, k=k: c["recall"][k])["recall"][part] for part, k in halves
+            max(codes, key=lambda c, k=k: c["recall"][k])["recall"][part] for part, k in halves
         ]
         lost["labels of the other half"].append(float(np.mean(best[1:] - chosen)))
         lost["rule, to labels of the other half"].append(
@@ -120,8 +126,11 @@ def main() -> None:
         content = {"source": source, "machine": machine(), "rows": rows}
         TARGET.write_text(json.dumps(content) + "\n", encoding="utf8")
         print(data.name, flush=True)
+    rows = json.loads(TARGET.read_text())["rows"]
     for n_bytes in BYTES:
-        for name, lost in losses(json.loads(TARGET.read_text())["rows"], n_bytes).items():
+        found = losses(rows, n_bytes)
+        found |= {f"{a} / {b}": losses(rows, n_bytes, (a, b))["rule"] for a, b in OTHER_RULES}
+        for name, lost in found.items():
             share = np.mean(np.array(lost) <= NEAR)
             print(f"{n_bytes} bytes, {name}: {np.mean(lost):.2f}, {share:.0%} within {NEAR}")
 

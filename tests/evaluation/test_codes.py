@@ -29,7 +29,7 @@ def test_configurations_have_the_bytes_asked_for():
     assert [c[0] for c in configurations(32, 200, ("int2", "binary", "pq"))] == [128, 64]
     assert configurations(64, 1000, ["pq"]) == [(64, "pq", 64)]
     principal = [configurations(n, 1000, ["pq"], learned=False)[0][0] for n in (8, 16, 32, 64)]
-    assert principal == [128, 128, 192, 256]
+    assert principal == [192, 192, 192, 256]
     assert configurations(256, 1000, ["pq"]) == [(256, "pq", 256)]
     assert configurations(8, 50)[-1] == (50, "pq", 8)
     assert configurations(64, 50) == []

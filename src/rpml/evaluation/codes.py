@@ -42,8 +42,8 @@ LARGER = (128, 256)  # bytes that are tried, after BYTES, until enough is kept
 # Dimensions that `pq` codes (docs/decisions/codes.md). Learned axes have the signal in few of
 # them; more principal axes cost little Recall@1 and keep more of the raw neighbors.
 LEARNED_SIZE = 64
+PRINCIPAL_SIZE, LARGE_SIZE, LARGE_BYTES = 192, 256, 33  # the larger one from so many bytes on
 PRODUCT_SIZES = (32, 64, 128, 192, 256)  # from which labels or queries choose
-PRINCIPAL_SIZES = ((16, 128), (32, 192), (np.inf, 256))  # up to so many bytes, so many dimensions
 # Share of the mean that principal axes subtract before codes (docs/decisions/codes.md): the rest
 # keeps more of the raw neighbors, and documents nearer to queries that no fit knows.
 CENTER = 0.5
@@ -60,7 +60,7 @@ Rows = NDArray[np.intp]
 
 def product_size(n_bytes: int, learned: bool) -> int:
     """Return how many dimensions `pq` codes: at least one per byte."""
-    principal = next(size for most, size in PRINCIPAL_SIZES if n_bytes <= most)
+    principal = PRINCIPAL_SIZE if n_bytes < LARGE_BYTES else LARGE_SIZE
     return max(n_bytes, LEARNED_SIZE if learned else principal)
 
 
