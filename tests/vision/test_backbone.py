@@ -58,11 +58,14 @@ def test_channels_last(tmp_path: Path) -> None:
     assert np.allclose(Backbone(path)(IMAGES), IMAGES / 255, atol=1e-6)
 
 
-def test_fixed_sizes_are_found_and_batches_cut(tmp_path: Path) -> None:
-    path = tiny_network(tmp_path / "fixed.onnx", size=(32, 48), batch=1)
+@pytest.mark.parametrize("batch", [1, 2, 4])
+def test_fixed_sizes_are_found_and_batches_cut_or_filled(
+    tmp_path: Path, network: Path, batch: int
+) -> None:
+    path = tiny_network(tmp_path / "fixed.onnx", size=(32, 48), batch=batch)
     backbone = Backbone(path)
     assert backbone.fixed_size == (48, 32)
-    assert backbone(IMAGES).shape == (3, 4, 6, CHANNELS)
+    assert np.allclose(backbone(IMAGES), Backbone(network)(IMAGES), atol=1e-6)
 
 
 def test_unknown_names_are_listed(tmp_path: Path) -> None:

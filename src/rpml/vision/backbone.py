@@ -147,8 +147,10 @@ class Backbone:
         """Return feature maps (n, height, width, channels) of RGB images of one size."""
         x = self.convention.prepare(images)
         step = self.fixed_batch or len(x)
+        if missing := -len(x) % step:  # a fixed batch must be full
+            x = np.pad(x, ((0, missing), (0, 0), (0, 0), (0, 0)))
         maps = [self._run(x[i : i + step]) for i in range(0, len(x), step)]
-        return maps[0] if len(maps) == 1 else np.concatenate(maps)
+        return (maps[0] if len(maps) == 1 else np.concatenate(maps))[: len(images)]
 
     def _run(self, x: Floats) -> Floats:
         (maps,) = self._session.run([self.convention.output], {self.convention.input: x})

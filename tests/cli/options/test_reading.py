@@ -5,6 +5,7 @@ import pytest
 
 from rpml import RPML
 from rpml.cli.commands.fit import SupervisionOptions
+from rpml.cli.options import parse_names
 from rpml.cli.options.knowledge import read_nuisance_columns
 from rpml.cli.options.reading import LabeledReadingOptions
 from rpml.evaluation.protocol import from_file
@@ -58,3 +59,10 @@ def test_labels_of_a_benchmark(folder):
     (folder / "label.csv").write_text("\n".join(["image,label", *lines]))
     found = from_file("cub", str(folder / "x.csv"), ReadOptions(), str(folder / "label.csv"))
     assert found.labels.tolist() == classes
+
+
+@pytest.mark.parametrize(
+    ("text", "names"), [("pca,, rpml,", ["pca", "rpml"]), (",", None), ("", None), (None, None)]
+)
+def test_names_are_separated_by_commas(text: str | None, names: list[str] | None) -> None:
+    assert parse_names(text) == names

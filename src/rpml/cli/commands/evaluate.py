@@ -26,7 +26,7 @@ def run(
     dim: int | None = opt.DIM,
     ks: str = opt.text("NUMBERS", "The K of Recall@K, comma-separated.", "--k", default="1,2,4,8"),
     metric: str = opt.text("NAME", "cosine or euclidean.", default="cosine"),
-    clustering: bool = opt.flag("Also score k-means clusters.", default=True),
+    clustering: bool = opt.flag("Also score k-means clusters; not with dask.", default=True),
     seed: int = opt.SEED,
     reading: LabeledReadingOptions,
     engine: EngineOptions,

@@ -138,7 +138,7 @@ PARALLEL = number("Images processed in parallel; default: all cores.")
 
 
 def parse_names(text: str | None) -> list[str] | None:
-    return [name.strip() for name in text.split(",")] if text else None
+    return [name for part in (text or "").split(",") if (name := part.strip())] or None
 
 
 def check_choice(option: str, name: str | None, choices: Iterable[str]) -> None:
