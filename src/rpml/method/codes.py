@@ -40,6 +40,7 @@ CODEBOOK_ROUNDS = 30  # of k-means (docs/decisions/codes.md)
 RESTART_ROUNDS = 25  # the first of them, in which centroids of few rows start again
 FEW_ROWS = 0.5  # of the mean number of rows per centroid
 _BLOCK = 1024  # rows whose working arrays fit into the caches
+_CACHED = 6144  # values of a group of axes that stay in the first one
 
 
 class Codec(ABC):
@@ -197,7 +198,7 @@ class ProductCodec(Codec):
     def pack(self, turned: Array) -> NDArray[np.uint8]:
         rows, search = np.asarray(turned, np.float32), centroid_search(self.centroids.shape[2])
         codes = np.empty((len(rows), self.width), np.uint8)
-        for part in slices(len(rows), _BLOCK):
+        for part in slices(len(rows), max(128, _CACHED // self.centroids.shape[2])):
             search(rows[part], self.centroids, self.halves, codes[part])
         return codes
 
