@@ -45,6 +45,25 @@ def test_the_advice_can_be_followed(advice, data):
     assert model.codec(advice.output).decode(packed).shape == (len(X), advice.n_components)
 
 
+@pytest.mark.parametrize("unit", [1e-300, 1e300])
+def test_the_unit_of_the_rows_does_not_matter(advice, data, unit):
+    X, (few, *_) = data[0].astype(np.float64), advice.table
+    scaled = rpml.recommend(X * unit, bytes=4).table[0]
+    assert scaled["dim"] == few["dim"]
+    assert scaled["neighbors_kept"] == pytest.approx(few["neighbors_kept"], abs=0.02)
+    usual = rpml.recommend(X, bytes=4, queries=X[:200]).table[0]["neighbors_kept"]
+    found = rpml.recommend(X * unit, bytes=4, queries=X[:200] * unit).table[0]["neighbors_kept"]
+    assert found == pytest.approx(usual, abs=0.02)
+    one, other = (codes.compare_bytes(Y, None, (4,), methods=("pca",)) for Y in (X, X * unit))
+    for row, same in zip(one, other, strict=True):
+        assert same["neighbors_kept"] == pytest.approx(row["neighbors_kept"], abs=0.02)
+
+
+def test_rows_of_one_direction_are_refused():
+    with pytest.raises(ValueError, match="all the same after scaling to unit norm"):
+        rpml.recommend(np.arange(1, 201)[:, None] * np.ones(8), bytes=4)
+
+
 def test_labels_decide_by_recall(data):
     X, y = data
     found = rpml.recommend(X, bytes=8, y=y)

@@ -31,7 +31,7 @@ from rpml.method.graph.heaps import nearest_rows
 from rpml.method.whitening.linear_map import principal_axes
 from rpml.runtime.context import Json
 from rpml.runtime.errors import counted
-from rpml.runtime.rows import Array, sorted_sample, unit_rows
+from rpml.runtime.rows import Array, sorted_sample, to_common_scale, unit_rows
 
 logger = logging.getLogger(__name__)
 CODED_METHODS = ("pca", "rpml")
@@ -185,7 +185,7 @@ def compare_bytes(
     rows of the raw vectors that remain among the 10 nearest by the code, `recall@1` the Recall@1 of
     the labels; both with 95% intervals. The first row is that of the raw vectors.
     """
-    split = make_split(checked_embedding(X, "X"), y)
+    split = make_split(to_common_scale(checked_embedding(X, "X"), as_they_are=True)[0], y)
     sampled = sorted_sample(len(split.X_test), MAX_ROWS, np.random.default_rng(seed))
     labels = None if split.y_test is None else split.y_test[sampled]
     rows = np.asarray(split.X_test[sampled], np.float32)
@@ -312,19 +312,29 @@ def _trial(X: ArrayLike, y: ArrayLike | None, known: Json, seed: int) -> Fits:
         raise ValueError(f"X has {counted(len(rows), 'row')}: at least {MIN_ROWS} are needed.")
     rng = np.random.default_rng(seed)
     sample = sorted_sample(len(rows), TRIAL_ROWS, rng)
-    sampled, given = np.asarray(rows[sample], np.float32), known_subset(known, sample)
+    sampled = _searched(rows[sample])
+    given = known_subset(known, sample)
+    if queries is not None:
+        given["queries"] = queries = _searched(queries)
     labels = None if y is None else checked_codes(y, len(rows))[sample]
     if queries is None:
         own = sorted_sample(len(sampled), TRIAL_QUERIES, rng)
         asked = sampled[own]
     else:
-        asked = np.asarray(queries[sorted_sample(len(queries), TRIAL_QUERIES, rng)], np.float32)
+        asked = queries[sorted_sample(len(queries), TRIAL_QUERIES, rng)]
     most = len(principal_axes(sampled, unit_input=True).variances)
+    if not most:
+        raise ValueError("The rows of X are all the same after scaling to unit norm.")
     return Fits(
         Search(sampled, asked, own, labels),
         most,
         lambda size: RPML(size, center=CENTER, random_state=seed).fit(sampled, **given),
     )
+
+
+def _searched(rows: Array) -> Array:
+    """Return rows in single precision, whose range they may exceed: only directions count."""
+    return np.asarray(to_common_scale(rows, as_they_are=True)[0], np.float32)
 
 
 def _measured(fits: Fits, n_bytes: int) -> list[Row]:
