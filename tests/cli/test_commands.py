@@ -342,8 +342,9 @@ def test_bytes_choose_the_dimensions_and_the_code(rpml, shared, tmp_path):
     shorter = ["index", model, x, "-o", tmp_path / "x.index", "--codes", "pq", "--dim", 2]
     assert "no codebooks at this size" in rpml.refused(*shorter)
     assert "leave out --dim" in rpml.refused("recommend", x, "--bytes", 4, "--dim", 4)
-    refused = rpml.refused("fit", x, "--bytes", 4, "--dim", 4, "-o", tmp_path / "m.rpml")
-    assert "--bytes does not go with --dim" in refused
+    for own in ("--dim 4", "--set n_components=4", "--set center=1"):
+        refused = rpml.refused("fit", x, "--bytes", 4, *own.split(), "-o", tmp_path / "m.rpml")
+        assert f"--bytes does not go with {own.split('=')[0].removesuffix(' 4')}" in refused
     assert "No code of 900 bytes fits" in rpml.refused("recommend", x, "--bytes", 900)
 
 

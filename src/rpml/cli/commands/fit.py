@@ -173,9 +173,13 @@ def run(
 
     on_dask = engine.on_dask(method.memory)
     opt.check_choice("--conflicts", supervision.conflicts, ("raise", "weight"))
-    if n_bytes is not None and method.dim is not None:
-        raise InputError("--bytes does not go with --dim: it chooses the dimensions")
     model = method.build(on_dask)
+    if n_bytes is not None:
+        names = opt.parse_settings(method.settings, model.get_params(deep=False))
+        own = ["--dim"] * (method.dim is not None)
+        own += [f"--set {name}" for name in ("n_components", "center") if name in names]
+        if own:
+            raise InputError(f"--bytes does not go with {own[0]}: it chooses that itself")
     excluded = reading.excluded(features, supervision.labels)
     read = reading.options((*excluded, *nuisance_columns(supervision.nuisance)))
     if dry_run:
