@@ -109,6 +109,21 @@ def test_of_many_writers_at_once_one_succeeds(tmp_path, links, request):
     assert contents(tmp_path) == {"f": str(*ended)}
 
 
+def test_drafts_of_other_threads_stay_when_one_has_finished(tmp_path):
+    """The first of three leaves before the third begins: the second still has its draft."""
+    first, second, third = (atomic_output(tmp_path / "f", overwrite=True) for _ in range(3))
+    drafts = {}
+    for name, output in {"first": first, "second": second}.items():
+        drafts[name] = output.__enter__()
+        drafts[name].write_text(name)
+    first.__exit__(None, None, None)
+    with third as draft:
+        draft.write_text("third")
+        assert contents(tmp_path)["f"] == "first"
+    second.__exit__(None, None, None)
+    assert contents(tmp_path) == {"f": "second"}
+
+
 def test_without_links_nothing_else_changes(tmp_path, no_links):
     write(tmp_path / "f", "new", overwrite=False)
     write(tmp_path / "f", "newer")

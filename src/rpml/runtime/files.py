@@ -29,6 +29,8 @@ Drafts = dict[Path, Path]
 
 HIDDEN = ".rpml-new"  # ends the names of what is not published yet
 _threads = threading.Lock()  # held while a lock is taken or released
+_held: dict[tuple[int, Path], list[int]] = {}
+"""The open file of each lock that a process holds, once per thread or block that shares it."""
 
 
 def resolved(path: Place) -> Path:
@@ -107,8 +109,10 @@ def locked(output: Place, again: bool = False) -> Iterator[Path]:
     hidden = folder / f".{target.name[:30]}-{digest}{HIDDEN}"
     with ExitStack() as stack:
         with _threads, write_errors(target):
-            descriptor = _acquire(hidden, target, again)
-            stack.callback(_release, hidden, descriptor)
+            shared = _held.get((os.getpid(), hidden)) if again else None
+            descriptor = shared[0] if shared else _acquire(hidden, target)
+            _held.setdefault((os.getpid(), hidden), []).append(descriptor)
+            stack.callback(_release, hidden)
             scratch = tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=hidden)
             stack.callback(shutil.rmtree, scratch, ignore_errors=True)
         yield Path(scratch)
@@ -126,8 +130,8 @@ def write_errors(target: Path) -> Iterator[None]:
         raise write_error(target, error) from error
 
 
-def _acquire(hidden: Path, target: Path, again: bool) -> int | None:
-    """Return the locked file, open; None if this process has locked it already."""
+def _acquire(hidden: Path, target: Path) -> int:
+    """Return the locked file, open."""
     while True:
         with suppress(FileExistsError):
             hidden.mkdir(0o700)
@@ -140,8 +144,6 @@ def _acquire(hidden: Path, target: Path, again: bool) -> int | None:
             if not _try_lock(descriptor, target):
                 os.close(descriptor)
                 owner = next((path.name.split("-")[0] for path in hidden.glob("*-*")), "?")
-                if again and owner == str(os.getpid()):
-                    return None
                 raise InputError(
                     f"{target} is being written by process {owner}: wait until it has finished, or "
                     "choose another name"
@@ -170,13 +172,17 @@ def _try_lock(descriptor: int, target: Path) -> bool:
     return True
 
 
-def _release(hidden: Path, descriptor: int | None) -> None:
+def _release(hidden: Path) -> None:
+    """Leave a lock to the threads that share it; the last one deletes it."""
     with _threads, suppress(OSError):  # Windows does not delete a file that is open
-        if descriptor is not None:
+        users = _held[os.getpid(), hidden]
+        descriptor = users.pop()
+        if not users:
+            del _held[os.getpid(), hidden]
             with suppress(OSError):  # while it is locked: who has opened it will notice
                 os.unlink(hidden / "lock")
             os.close(descriptor)
-        hidden.rmdir()  # unless another thread has drafts in it
+            hidden.rmdir()
 
 
 @contextmanager
