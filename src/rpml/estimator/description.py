@@ -225,7 +225,8 @@ def discounted_pairs(model: RPML, X: Array, values: AnyArray | None = None) -> l
     rows = sorted_sample(len(X), SEPARATED_ROWS, np.random.default_rng(0))
     sample = np.asarray(X[rows])
     known = None if values is None else values[rows]
-    return separated_pairs(sample, np.asarray(model.transform(sample)), rows, known)
+    Z = model.preprocessing_.embed(sample, model.components_, model.normalize)  # names unchecked
+    return separated_pairs(sample, Z, rows, known)
 
 
 def named_pairs(pairs: Sequence[Pair], ids: NDArray[np.object_] | None) -> list[list[str | int]]:

@@ -152,6 +152,13 @@ def test_output_named_like_data(rpml, shared, tmp_path):
     assert "name of a data file" in said
 
 
+def test_a_fit_of_named_columns_warns_of_nothing(rpml, tmp_path, vectors):
+    columns = [f"f{i}" for i in range(vectors[0].shape[1])]
+    np.savetxt(tmp_path / "a.csv", vectors[0], delimiter=",", header=",".join(columns), comments="")
+    whitened = ("--set", "whiten=1", "-o", tmp_path / "m.rpml", "--dim", 2)
+    assert rpml.json("fit", tmp_path / "a.csv", *whitened)["warnings"] == []
+
+
 def test_feature_names_are_kept_and_checked(rpml, tmp_path, vectors):
     X, _ = vectors
     names = [f"f{i}" for i in range(12)]
