@@ -48,6 +48,15 @@ def as_nuisance(nuisance: ArrayLike | None, n: int) -> Nuisance | None:
     return Nuisance(tuple(columns), joint)
 
 
+def check_order(X: Any, queries: Any) -> None:
+    """Raise ValueError if tables, or Features, have the same columns in another order."""
+    keys = ("feature_names", "column_names", "columns")  # of files, of Arrow, and of others
+    found = ([getattr(t, key, None) for key in keys] for t in (X, queries))
+    own, others = (list(map(str, next((n for n in f if n is not None), ()))) for f in found)
+    if own != others and sorted(own) == sorted(others):
+        raise ValueError("queries have the columns of X in another order: give both the same one.")
+
+
 def as_queries(queries: ArrayLike | None, X: Array) -> Array | None:
     """Return queries as rows of the width and precision of X."""
     if queries is None:

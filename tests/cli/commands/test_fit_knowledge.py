@@ -1,10 +1,12 @@
 """--nuisance and --queries of rpml fit, compare and recommend."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from rpml import RPML
+from rpml import RPML, compare, recommend
 from rpml.cli.options.knowledge import read_nuisance_columns
 from rpml.cli.options.reading import LabeledReadingOptions
 from rpml.io.features import Features
@@ -111,6 +113,25 @@ def test_queries_from_a_file(rpml, files, tmp_path):
     assert fields["output"] == str(tmp_path / "m.rpml")
     assert len(fields["separated"]) == 3
     assert all(0 <= row < len(X) for pair in fields["separated"] for row in pair)
+
+
+def test_queries_with_the_columns_in_another_order_are_refused(rpml, files, tmp_path):
+    X = files[1][:, :20]
+    table = pd.DataFrame(X, columns=[f"f{i}" for i in range(20)])
+    turned = table[table.columns[::-1]]
+    for name, rows in {
+        "x": table,
+        "q": turned,
+        "other": turned.set_axis(range(20), axis=1),
+    }.items():
+        rows.to_csv(tmp_path / f"{name}.csv", index=False)
+    args = ("fit", tmp_path / "x.csv", "-o", tmp_path / "m.rpml", "--dim", 4, "-q", "--queries")
+    refused = rpml.refused(*args, tmp_path / "q.csv")
+    assert "queries have the columns of the vectors in another order" in refused
+    rpml(*args, tmp_path / "other.csv")
+    for ask in (RPML(4).fit, partial(recommend, bytes=2), compare):
+        with pytest.raises(ValueError, match="columns of X in another order"):
+            ask(table, queries=turned)
 
 
 def test_recommend_names_the_command_with_the_knowledge(rpml, files):

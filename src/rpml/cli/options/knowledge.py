@@ -42,21 +42,25 @@ def read_knowledge(
     if nuisance is not None:
         inputs["nuisance"] = read_nuisance(nuisance, data, reading)
     if queries is not None:
-        inputs["queries"] = read_queries(queries, data.values, str(data.name), reading)
+        inputs["queries"] = read_queries(queries, data, str(data.name), reading)
     return inputs
 
 
-def read_queries(queries: str, rows: Array, name: str, reading: LabeledReadingOptions) -> Array:
+def read_queries(queries: str, data: Features, name: str, reading: LabeledReadingOptions) -> Array:
     """Read vectors of queries; they have as many columns as the rows of the file `name`."""
+    from rpml.estimator.knowledge import check_order
+
     if queries.lower().endswith(".npy"):  # the rows may be a table, from which columns are chosen
         reading = replace(reading, columns=None)
-    found = reading.open(queries).load().values
-    if found.shape[1] != rows.shape[1]:
+    found = reading.open(queries).load()
+    own, others = found.values.shape[1], data.values.shape[1]
+    if own != others:
         raise InputError(
-            f"{queries} has {found.shape[1]} columns, {name} has {rows.shape[1]}: queries are "
-            "vectors of the same model"
+            f"{queries} has {own} columns, {name} has {others}: queries are vectors of the same "
+            "model"
         )
-    return found
+    check_order(data, found)
+    return found.values
 
 
 def read_compared(

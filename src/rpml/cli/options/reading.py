@@ -170,7 +170,7 @@ class ItemOptions:
         known = self.nuisance and read_nuisance_columns(self.nuisance, named, reading)
         items = make_items(n, names, y, self.images, texts, known or None)
         if queries is not None:
-            items = replace(items, queries=read_queries(queries, data.values, features, reading))
+            items = replace(items, queries=read_queries(queries, data, features, reading))
         return fitted, data.values, items
 
 
