@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from rpml import RPML
+from rpml.estimator import embedding
 from rpml.estimator.fitted import model_arrays, model_metadata, rebuild_model
 from rpml.method.codes import interleaved
 from rpml.runtime.rows import unit_rows
@@ -86,9 +88,19 @@ def test_codebooks_are_learned_stored_and_of_one_size(model, rows, tmp_path):
     assert rebuild_model(RPML, arrays, metadata, "m.rpml").codebooks_ is None
     with pytest.raises(ValueError, match="no codebooks at this size"):
         model.transform(rows, 3, "pq")
-    with pytest.raises(ValueError, match="n_bytes=6 must lie between 1 and the 5"):
+    with pytest.raises(ValueError, match="n_bytes=6 must be an integer from 1 to the 5"):
         model.learn_codebooks(rows, 6)
     assert model.fit(rows).codebooks_ is None  # of another map
+
+
+@pytest.mark.parametrize("kind", ["frame", "list"])
+def test_codebooks_of_a_sample_of_a_table(rows, monkeypatch, kind):
+    """Data frames and lists are not indexed by row numbers as arrays are."""
+    monkeypatch.setattr(embedding, "CODEBOOK_ROWS", len(rows) // 2)
+    given = pd.DataFrame(rows).add_prefix("f") if kind == "frame" else rows.tolist()
+    model = RPML(5, n_neighbors=10, random_state=0).fit(given)
+    found = model.learn_codebooks(given, 2).codebooks_
+    np.testing.assert_allclose(found, model.learn_codebooks(np.asarray(given), 2).codebooks_)
 
 
 def test_a_float_query_finds_the_same_rows_among_codes(model, rows):

@@ -233,10 +233,11 @@ class Embedding(FitSettings):
         self
             With `codebooks_`.
         """
+        check_is_fitted(self)
         rng = np.random.default_rng(random_state)
-        rows = as_matrix(X)
-        sample = sorted_sample(len(rows), CODEBOOK_ROWS, rng)
-        Y = np.asarray(self.transform(rows[sample] if len(sample) < len(rows) else rows))
+        rows = check_rows(self, X, reset=False, finite=False)
+        sample = rows[sorted_sample(len(rows), CODEBOOK_ROWS, rng)]
+        Y = self.preprocessing_.embed(sample, self.components_, self.normalize)
         self.product_codec_ = learn_codebooks(Y, n_bytes, rng)
         return self
 

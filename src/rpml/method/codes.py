@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import lru_cache
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
@@ -294,8 +295,8 @@ def learn_codebooks(Y: Array, n_bytes: int, rng: np.random.Generator) -> Product
     T. Ge, K. He, Q. Ke, J. Sun, "Optimized product quantization" (TPAMI 2014).
     """
     size = Y.shape[1]
-    if not 1 <= n_bytes <= size:
-        raise ValueError(f"n_bytes={n_bytes} must lie between 1 and the {size} dimensions.")
+    if not (isinstance(n_bytes, Integral) and 1 <= n_bytes <= size):
+        raise ValueError(f"n_bytes={n_bytes!r} must be an integer from 1 to the {size} dimensions.")
     rows = unit_rows(np.asarray(Y[sorted_sample(len(Y), CODEBOOK_ROWS, rng)], np.float32))
     rotation = interleaved(size, n_bytes)
     turned = rows @ rotation.astype(np.float32)
@@ -346,7 +347,7 @@ def make_codec(
 ) -> Codec:
     """Return the codec of an `output`; ValueError if it is unknown or lacks its arrays."""
     if output not in CODES:
-        raise ValueError(f"output={output!r}: choose from float, {', '.join(CODES)}.")
+        raise ValueError(f"output={output!r}: the codes are {', '.join(CODES)}.")
     if output == "pq":
         if learned is None:
             raise ValueError(
