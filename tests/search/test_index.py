@@ -115,6 +115,7 @@ def test_rows_are_removed_by_id(model, rows, tmp_path):
     with pytest.raises(InputError, match="no row with the id 'row 7'"):
         index.remove("row 7")
     assert len(Index(model).add(rows[:5]).remove([0, 3])) == 3
+    assert len(Index(model).add(rows[:5]).remove(np.array([[0], [3]]))) == 3
 
 
 def test_recall_is_measured_in_batches_and_stored(model, rows, tmp_path):
@@ -272,8 +273,11 @@ def test_a_single_vector_is_one_query(index, rows):
 
 
 def test_bad_requests(index, model, rows):
-    with pytest.raises(ValueError, match="at least 1"):
-        index.search(rows[:1], k=0)
+    for wrong in ({"k": 0}, {"k": 2.5}, {"k": "3"}, {"oversample": 0.5}):
+        with pytest.raises(ValueError, match="must be integers of at least 1"):
+            index.search(rows[:1], **wrong)
+    with pytest.raises(ValueError, match="output='float': the codes are int8"):
+        Index(model, output="float")
     with pytest.raises(ValueError, match="empty"):
         Index(model).search(rows[:1])
     with pytest.raises(ValueError, match="features"):

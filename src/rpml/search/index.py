@@ -175,7 +175,7 @@ class Index:
         ids : array-like
             InputError if one of them is not in the index.
         """
-        gone = set(np.atleast_1d(np.asarray(ids, object)).tolist())
+        gone = set(np.asarray(ids, object).ravel().tolist())
         own = self.ids.tolist()
         if missing := gone - set(own):
             raise InputError(f"the index has no row with the id {min(missing, key=str)!r}")
@@ -212,8 +212,8 @@ class Index:
         Hits
             `scores` and `ids` of shape (n_queries, k).
         """
-        if k < 1 or oversample < 1:
-            raise ValueError(f"k={k} and oversample={oversample} must be at least 1.")
+        if not all(isinstance(count, Integral) and count >= 1 for count in (k, oversample)):
+            raise ValueError(f"{k=} and {oversample=} must be integers of at least 1.")
         if not len(self):
             raise ValueError("The index is empty: add rows first.")
         mask = None if where is None else np.asarray(where)
