@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from rpml import RPML
@@ -172,10 +173,13 @@ def test_rows_arrive_in_parts_and_keep_their_ids(model, rows):
         parts.add(rows[:1])
 
 
-def test_an_id_with_a_zero_byte_is_refused(model, rows, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "why"), [("b\0c", "zero byte"), ("\udcff.jpg", "the index: an id with '.udcff'")]
+)
+def test_an_id_that_cannot_be_stored_is_refused(model, rows, tmp_path, name, why):
     index = Index(model)
-    index.add(rows[:2], ids=["a", "b\0c"])
-    with pytest.raises(InputError, match="zero byte"):
+    index.add(rows[:2], ids=["a", name])
+    with pytest.raises(InputError, match=why):
         index.save(tmp_path / "x.index")
     assert not (tmp_path / "x.index").exists()
 
@@ -203,8 +207,9 @@ def test_ids_of_several_kinds_and_missing_ones_are_refused(model, rows):
     index = Index(model).add(rows[:2], ["owl", "jay"])
     with pytest.raises(ValueError, match="either all integers or all text"):
         index.add(rows[2:4], [1, 2])
-    with pytest.raises(ValueError, match="An id is missing"):
-        index.add(rows[2:4], ["tit", None])
+    for missing in (None, np.nan, pd.NA):
+        with pytest.raises(ValueError, match="An id is missing"):
+            index.add(rows[2:4], ["tit", missing])
     assert len(index) == len(index.ids) == 2
 
 

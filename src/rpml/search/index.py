@@ -16,7 +16,7 @@ from rpml.estimator import RPML
 from rpml.estimator.description import decisions, describe_arrays, map_fingerprint
 from rpml.estimator.fitted import model_arrays, model_metadata, rebuild_model
 from rpml.io.container import Arrays, check_content, check_model, read_container, write_container
-from rpml.io.features.source import as_ids, check_unique_ids
+from rpml.io.features.source import as_ids, check_text, check_unique_ids
 from rpml.method.calibration import SCALE_ROWS, SimilarityScale
 from rpml.method.codes import Codes
 from rpml.runtime.context import Json
@@ -337,7 +337,7 @@ def _joined(parts: list[NDArray]) -> NDArray:  # type: ignore[type-arg]
 def _as_names(ids: ArrayLike) -> NDArray[np.object_]:
     """Return ids as integers of 64 bits or, if they are others, as text."""
     names = as_ids(np.asarray(ids, object))
-    if any(name is None or name != name for name in names):
+    if any(repr(name) in ("None", "<NA>") or name != name for name in names):
         raise ValueError("An id is missing: give every row one, or none.")
     whole = all(isinstance(name, Integral) and not isinstance(name, bool) for name in names)
     fits = whole and min(names) >= -(2**63) and max(names) < 2 ** (64 if min(names) >= 0 else 63)
@@ -350,6 +350,7 @@ def _stored(ids: AnyArray) -> AnyArray:
         return ids.astype(np.uint64 if max(ids) >= 2**63 else np.int64)
     if (bad := next((i for i in ids if "\0" in i), None)) is not None:
         raise InputError(f"the id {bad!r} holds a zero byte: rename it")
+    check_text(ids, "the index")
     return np.frombuffer("\0".join(ids).encode(), np.uint8)
 
 

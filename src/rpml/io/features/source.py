@@ -2,7 +2,7 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -161,7 +161,7 @@ class FeatureSource(ABC):
         for batch in self.raw_batches(rows or self.batch_rows()):
             self._check_finite(batch)
             if batch.ids is not None:
-                _check_text(batch.ids, self.name)
+                check_text(batch.ids, self.name)
                 hashes.append(np.fromiter(map(hash, batch.ids), np.int64, len(batch.ids)))
             seen += len(batch.values)
             yield batch
@@ -235,7 +235,7 @@ def _join(parts: list[Ids | None]) -> Ids | None:
     return np.concatenate(present) if present else None
 
 
-def _check_text(ids: Ids, name: str) -> None:
+def check_text(ids: Iterable[object], name: str) -> None:
     """Raise InputError if an id cannot be written, as a lone surrogate."""
     try:
         "".join(value for value in ids if isinstance(value, str)).encode()
