@@ -149,5 +149,5 @@ def test_wrong_arguments(data, change, sentence):
     with pytest.raises(ValueError, match=sentence):
         rpml.recommend(data[0], **change)
     if "bytes" in change:
-        with pytest.raises(ValueError, match="at least 100 are needed"):
+        with pytest.raises(ValueError, match="50 rows of X are too few: at least 100 are needed"):
             recommend_size(data[0][:50], 8)

@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -48,18 +48,19 @@ def as_nuisance(nuisance: ArrayLike | None, n: int) -> Nuisance | None:
     return Nuisance(tuple(columns), joint)
 
 
-def check_order(names: Iterable[str], of_queries: Iterable[str]) -> None:
-    """Raise ValueError if queries have the columns of X in another order."""
-    own, others = [str(name) for name in names], [str(name) for name in of_queries]
+def check_order(X: Any, queries: Any) -> None:
+    """Raise ValueError if tables, or Features, have the same columns in another order."""
+    keys = ("feature_names", "column_names", "columns")  # of files, of Arrow, and of others
+    found = ([getattr(t, key, None) for key in keys] for t in (X, queries))
+    own, others = (list(map(str, next((n for n in f if n is not None), ()))) for f in found)
     if own != others and sorted(own) == sorted(others):
         raise ValueError("queries have the columns of X in another order: give both the same one.")
 
 
-def as_queries(queries: Any, X: Array, names: Iterable[str] = ()) -> Array | None:
-    """Return queries as rows of the width and precision of X, whose columns have these names."""
+def as_queries(queries: ArrayLike | None, X: Array) -> Array | None:
+    """Return queries as rows of the width and precision of X."""
     if queries is None:
         return None
-    check_order(names, getattr(queries, "column_names", getattr(queries, "columns", ())))
     rows = np.asarray(as_matrix(queries))
     if rows.ndim != 2 or rows.shape[1] != X.shape[1]:
         raise ValueError(
@@ -227,7 +228,7 @@ def fit_inputs(model: Any, X: Array, y: ArrayLike | None, **known: Any) -> FitIn
         as_groups(known.pop("groups", None), n),
         pairs=as_pairs(known.pop("pairs", None), n),
         nuisance=as_nuisance(known.pop("nuisance", None), n),
-        queries=as_queries(known.pop("queries", None), X, getattr(model, "feature_names_in_", ())),
+        queries=as_queries(known.pop("queries", None), X),
         supervision=gather(classes, n, **known),
     )
     for name in ("pairs", "nuisance", "queries"):

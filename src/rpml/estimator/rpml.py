@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from rpml.estimator.embedding import Embedding
 from rpml.estimator.fitted import calibrate, set_fitted, warn_of_training
-from rpml.estimator.knowledge import CONSTRAINTS, fit_inputs
+from rpml.estimator.knowledge import CONSTRAINTS, check_order, fit_inputs
 from rpml.io.checkpoint import Checkpoint
 from rpml.method.clustering.aas import AuthorityAscentShift
 from rpml.method.pipeline import learn_in_memory
@@ -234,6 +234,7 @@ class RPML(
             The fitted estimator.
         """
         self._validate_params()
+        check_order(X, queries)
         mapped, X = isinstance(X, np.memmap), check_rows(self, X, reset=True)
         check_varied(X)
         n, dtype = len(X), float_dtype(X)

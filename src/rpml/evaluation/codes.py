@@ -315,13 +315,13 @@ def _trial(X: ArrayLike, y: ArrayLike | None, known: Json, seed: int) -> Fits:
     """Return fits of RPML to a sample of the rows, searched by some of them or by the queries."""
     rows, queries, own = checked_embedding(X, "X"), known.get("queries"), None
     if len(rows) < MIN_ROWS:
-        raise ValueError(f"X has {counted(len(rows), 'row')}: at least {MIN_ROWS} are needed.")
+        raise ValueError(f"{len(rows)} rows of X are too few: at least {MIN_ROWS} are needed.")
     rng = np.random.default_rng(seed)
     sample = sorted_sample(len(rows), TRIAL_ROWS, rng)
     sampled = _searched(rows[sample])
-    if queries is not None:
-        known = {**known, "queries": (queries := _searched(queries))}
     given = known_subset(known, sample)
+    if queries is not None:
+        given["queries"] = queries = _searched(queries)
     labels = None if y is None else checked_codes(y, len(rows))[sample]
     if queries is None:
         own = sorted_sample(len(sampled), TRIAL_QUERIES, rng)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rpml.estimator import RPML
-from rpml.estimator.knowledge import fit_knowledge, known_subset, nuisance_values
+from rpml.estimator.knowledge import check_order, fit_knowledge, known_subset, nuisance_values
 from rpml.evaluation.metrics import bounded_scores, first_hit_rank, kmeans_labels
 from rpml.evaluation.metrics.label_free import NEAREST, hubness_interval, neighbor_overlap, spectrum
 from rpml.evaluation.metrics.retrieval import KS, checked_embedding, recall_across
@@ -104,6 +104,7 @@ def compare(
     >>> [row["method"] for row in result.rows]
     ['raw', 'pca', 'rpml']
     """
+    check_order(X, queries)
     X = checked_embedding(X, "X")
     if len(X) < 4:
         raise ValueError(f"A comparison needs at least 4 rows, X has {len(X)}.")

@@ -20,7 +20,7 @@ from sklearn.utils import check_random_state
 
 from rpml.estimator import RPML
 from rpml.estimator.description import separated_pairs
-from rpml.estimator.knowledge import fit_knowledge, known_subset, nuisance_values
+from rpml.estimator.knowledge import check_order, fit_knowledge, known_subset, nuisance_values
 from rpml.evaluation.advice import Recommendation, advised, decide, recommend_from, too_little
 from rpml.evaluation.codes import SizeRecommendation, recommend_size
 from rpml.evaluation.comparison import Comparison, checked_size, compare
@@ -103,6 +103,7 @@ def recommend(
     >>> rpml.recommend(load_digits().data, 8).choice in ("pca", "half-whitened", "rpml")
     True
     """
+    check_order(X, queries)
     X = checked_embedding(X, "X")
     known = fit_knowledge(X, nuisance, queries)
     if bytes is not None or keep is not None:

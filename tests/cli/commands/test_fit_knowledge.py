@@ -1,10 +1,12 @@
 """--nuisance and --queries of rpml fit, compare and recommend."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from rpml import RPML
+from rpml import RPML, compare, recommend
 from rpml.cli.options.knowledge import read_nuisance_columns
 from rpml.cli.options.reading import LabeledReadingOptions
 from rpml.io.features import Features
@@ -127,8 +129,9 @@ def test_queries_with_the_columns_in_another_order_are_refused(rpml, files, tmp_
     refused = rpml.refused(*args, tmp_path / "q.csv")
     assert "queries have the columns of the vectors in another order" in refused
     rpml(*args, tmp_path / "other.csv")
-    with pytest.raises(ValueError, match="columns of X in another order"):
-        RPML(4).fit(table, queries=turned)
+    for ask in (RPML(4).fit, partial(recommend, bytes=2), compare):
+        with pytest.raises(ValueError, match="columns of X in another order"):
+            ask(table, queries=turned)
 
 
 def test_recommend_names_the_command_with_the_knowledge(rpml, files):

@@ -59,7 +59,7 @@ def read_queries(queries: str, data: Features, name: str, reading: LabeledReadin
             f"{queries} has {own} columns, {name} has {others}: queries are vectors of the same "
             "model"
         )
-    check_order(data.feature_names or (), found.feature_names or ())
+    check_order(data, found)
     return found.values
 
 
