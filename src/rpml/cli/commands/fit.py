@@ -181,11 +181,7 @@ def run(
     opt.check_choice("--conflicts", supervision.conflicts, ("raise", "weight"))
     model = method.build(on_dask)
     if n_bytes is not None:
-        names = opt.parse_settings(method.settings, model.get_params(deep=False))
-        own = ["--dim"] * (method.dim is not None)
-        own += [f"--set {name}" for name in ("n_components", "center") if name in names]
-        if own:
-            raise InputError(f"--bytes does not go with {own[0]}: it chooses that itself")
+        check_left_open(method, model)
     excluded = reading.excluded(features, supervision.labels)
     read = reading.options((*excluded, *nuisance_columns(supervision.nuisance)))
     if dry_run:
@@ -235,6 +231,15 @@ def run(
         console.result(fields, f"{output} is already complete")
     else:
         console.result(fields, outcome_fields(outcome.model, data, inputs, fields))
+
+
+def check_left_open(method: MethodOptions, model: RPML) -> None:
+    """Raise InputError if settings that --bytes chooses are given."""
+    names = opt.parse_settings(method.settings, model.get_params(deep=False))
+    given = ["--dim"] * (method.dim is not None)
+    given += [f"--set {name}" for name in ("n_components", "center") if name in names]
+    if given:
+        raise InputError(f"--bytes does not go with {given[0]}: it chooses that itself")
 
 
 def choose_code(X: Any, n_bytes: int, seed: int, inputs: Json) -> tuple[Any, Array]:

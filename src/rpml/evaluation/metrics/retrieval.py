@@ -1,5 +1,7 @@
 """Recall@K without the n x n matrix, with ties counted against the embedding."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Sequence
 
