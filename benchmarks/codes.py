@@ -24,7 +24,7 @@ from rpml.search.scan import CodeScan
 
 N_FEATURES, SIZE, N_BYTES, N_QUERIES, K = 384, 64, 16, 32, 10
 ENCODED = 20_000
-ENCODED_FEATURES, ENCODED_BYTES = (128, 384, 768, 2048), (16, 32)  # SIZE dimensions each
+ENCODED_FEATURES, ENCODED_SIZES, ENCODED_BYTES = (128, 384, 768, 2048), (64, 192), (8, 16, 32)
 OUTPUTS = ("float", "int8", "int4", "int2", "binary", "pq")
 
 
@@ -48,12 +48,12 @@ def scan_seconds(model: RPML, Y: np.ndarray, rows: int) -> dict[str, float]:
     return {n: s / (N_QUERIES if "batch" in n else 1) for n, s in seconds.items()}
 
 
-def encoding_seconds(n_features: int, n_bytes: int) -> dict[str, float]:
+def encoding_seconds(n_features: int, size: int, n_bytes: int) -> dict[str, float]:
     """CPU seconds of `transform` by its output, and of `Index.add`."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((ENCODED, n_features), np.float32)
     X *= np.linspace(2, 0.5, n_features, dtype=np.float32)  # axes of unlike variance, as real ones
-    model = RPML(SIZE, random_state=0, n_jobs=1).fit(X[:3000]).learn_codebooks(X[:5000], n_bytes)
+    model = RPML(size, random_state=0, n_jobs=1).fit(X[:3000]).learn_codebooks(X[:5000], n_bytes)
     subjects = {output: partial(model.transform, X, output=output) for output in OUTPUTS}
     subjects["Index.add"] = lambda: Index(model, output="pq").add(X)
     return alternate(subjects, repeats=5, clock=time.process_time)
@@ -69,9 +69,11 @@ def main() -> None:
         model = RPML(SIZE, random_state=0, n_jobs=1).fit(X).learn_codebooks(X, N_BYTES)
         scan = scan_seconds(model, np.asarray(model.transform(X), np.float32), options.rows)
         encoding = {
-            f"{d} features, {n} bytes": encoding_seconds(d, n)
+            f"{d} features, {size} dimensions, {n} bytes": encoding_seconds(d, size, n)
             for d in ENCODED_FEATURES
+            for size in ENCODED_SIZES
             for n in ENCODED_BYTES
+            if size <= d
         }
     publish(
         "codes",
@@ -80,7 +82,6 @@ def main() -> None:
             "bytes": N_BYTES,
             "CPU seconds per query": scan,
             "scan / faiss": {n: scan[n] / scan[f"{n}, faiss"] for n in ("one query", "batch")},
-            "dimensions": SIZE,
             "CPU seconds of transform": {name: s["float"] for name, s in encoding.items()},
             "encoded / float": {
                 name: {output: round(s[output] / s["float"], 2) for output in s}
