@@ -35,7 +35,7 @@ from rpml.runtime.rows import sorted_sample, unit_rows
 TARGET = RESULTS / "bytes_choice.json"
 MAX_ROWS, MAX_SEARCHED = 6000, 5000
 SIZES = (16, *PRODUCT_SIZES)
-OTHER_RULES = ((64, 64), (64, 128), (64, 192), (64, 256), (128, 128))
+OTHER_RULES = ((64, 128), (64, 192), (128, 128), (128, 192), (128, 256))
 NEAR = 0.7  # points
 Row = dict[str, Any]
 

@@ -182,7 +182,7 @@ def main() -> None:
         "percent; means over sets. Float queries against codes, at most 5,000 per set "
         "(`benchmarks/bytes.py`). Seconds are CPU seconds to fit and encode, the median. Peers at "
         "their best: unit rows, centered, PCA to 256 dimensions where there are more, compared by "
-        "L2. Product codes have 64 dimensions where the fit has learned axes, otherwise 192 "
+        "L2. Product codes have 128 dimensions where the fit has learned axes, otherwise 192 "
         "up to 32 bytes and 256 at 64. "
         "Seconds are those of the newest machine: – where a system was measured on another one. "
         "*Tempered PCA* divides the principal axes by a power of their eigenvalues, the best "

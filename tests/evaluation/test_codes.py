@@ -24,10 +24,10 @@ def test_configurations_have_the_bytes_asked_for():
         (16, "int4", 8),
         (32, "int2", 8),
         (64, "binary", 8),
-        (64, "pq", 8),
+        (128, "pq", 8),
     ]
-    assert [c[0] for c in configurations(32, 200, ("int2", "binary", "pq"))] == [128, 64]
-    assert configurations(64, 1000, ["pq"]) == [(64, "pq", 64)]
+    assert [c[0] for c in configurations(32, 200, ("int2", "binary", "pq"))] == [128, 128]
+    assert configurations(64, 1000, ["pq"]) == [(128, "pq", 64)]
     principal = [configurations(n, 1000, ["pq"], learned=False)[0][0] for n in (8, 16, 32, 64)]
     assert principal == [192, 192, 192, 256]
     assert configurations(256, 1000, ["pq"]) == [(256, "pq", 256)]
@@ -41,8 +41,8 @@ def test_principal_axes_are_coded_with_more_dimensions_than_learned_ones(monkeyp
     assert {row["dim"] for row in rows[1:]} == {192}
     monkeypatch.setattr(RPML, "outcome_", "learned axes")
     rows = compare_bytes(X, None, (8,), methods=("pca", "rpml"), outputs=("pq",))
-    assert {row["method"]: row["dim"] for row in rows[1:]} == {"pca": 192, "rpml": 64}
-    assert recommend(X, bytes=8).n_components == 64
+    assert {row["method"]: row["dim"] for row in rows[1:]} == {"pca": 192, "rpml": 128}
+    assert recommend(X, bytes=8).n_components == 128
 
 
 def test_rows_of_the_table(result):

@@ -85,7 +85,7 @@ def test_labels_choose_the_dimensions_of_the_highest_recall():
 def test_without_labels_the_fit_tells_the_dimensions(data):
     X = data[0]
     fits = codes._trial(X, None, {}, 0)
-    learned = codes.has_learned_axes(fits.fit(64))
+    learned = codes.has_learned_axes(fits.fit(80))
     for row in recommend_size(X, 8).table[:-1]:
         usual = codes.product_size(row["bytes"], learned)
         assert (row["dim"], row["code"]) == (min(80, usual), "pq")

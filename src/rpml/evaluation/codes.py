@@ -39,9 +39,9 @@ SHOWN = ("int8", "int2", "pq")
 MAX_ROWS = 10_000  # of a comparison
 TRIAL_ROWS, TRIAL_QUERIES, MIN_ROWS = 5000, 2500, 100  # of a recommendation
 LARGER = (128, 256)  # bytes that are tried, after BYTES, until enough is kept
-# Dimensions that `pq` codes (docs/decisions/codes.md). Learned axes have the signal in few of
-# them; more principal axes cost little Recall@1 and keep more of the raw neighbors.
-LEARNED_SIZE = 64
+# Dimensions that `pq` codes (docs/decisions/codes.md). Learned axes have the signal in fewer of
+# them; more axes are better for rows and queries that the map was not fitted on.
+LEARNED_SIZE = 128
 PRINCIPAL_SIZE, LARGE_SIZE, LARGE_BYTES = 192, 256, 33  # the larger one from so many bytes on
 PRODUCT_SIZES = (32, 64, 128, 192, 256)  # from which labels or queries choose
 # Share of the mean that principal axes subtract before codes (docs/decisions/codes.md): the rest
