@@ -58,7 +58,7 @@ def test_drawings_are_twenty_a_character_on_disjoint_alphabets(drawings):
     assert not set(train.character) & set(test.character)
     for part in drawings:
         assert np.all(np.unique(part.character, return_counts=True)[1] == 20)
-        assert part.images.shape == (len(part), 28, 28)
+        assert part.images.shape == (len(part.character), 28, 28)
         assert np.all(part.images.any(axis=(1, 2)))
         assert 0.02 < part.images.mean() < 0.2
 
