@@ -22,69 +22,56 @@ from deep_baselines import ALL as METHODS
 from deep_baselines import MemoryNCE, mine_pools, triplet_batches
 
 from rpml.deep.embedder import mean_features
-from rpml.deep.methods.base import (
-    Batch,
-    Batches,
-    BatchIndices,
-    FeatureBank,
-    Loss,
-    LossSpec,
-    Method,
-    Sampler,
-    aas_labels,
-    class_sampler,
-    in_two_views,
-    label_sampler,
-)
+from rpml.deep.methods import base
 from rpml.method.triplets.sampling import batch_sampler
 from rpml.runtime.rows import Indices, unit_rows
 
 CROSS_FITTED = "sRPML, labels from other views"
 
 
-class Nothing(Loss):
+class Nothing(base.Loss):
     """No loss of its own: the effect of distillation alone."""
 
     learns_projection = True
 
-    def forward(self, batch: Batch) -> torch.Tensor:
+    def forward(self, batch: base.Batch) -> torch.Tensor:
         return batch.features.sum() * 0.0
 
 
-class Tenth(Loss):
+class Tenth(base.Loss):
     """A tenth of the loss of a method, with the whole distillation."""
 
-    def __init__(self, loss: Loss) -> None:
+    def __init__(self, loss: base.Loss) -> None:
         super().__init__()
         self.loss, self.learns_projection = loss, loss.learns_projection
 
     def begin_epoch(self, labels: Indices | None) -> None:
         self.loss.begin_epoch(labels)
 
-    def forward(self, batch: Batch) -> torch.Tensor:
+    def forward(self, batch: base.Batch) -> torch.Tensor:
         return 0.1 * self.loss(batch)
 
 
 class FilledNCE(MemoryNCE):
     """NCE whose memory begins with the first view seen of each image instead of at random."""
 
-    def __init__(self, spec: LossSpec) -> None:
+    def __init__(self, spec: base.LossSpec) -> None:
         super().__init__(spec)
         self.register_buffer("seen", torch.zeros(spec.n_images, dtype=torch.bool))
 
-    def forward(self, batch: Batch) -> torch.Tensor:
+    def forward(self, batch: base.Batch) -> torch.Tensor:
         new = ~self.seen[batch.rows]
         self.memory[batch.rows[new]] = batch.embedding.detach()[new]
         self.seen[batch.rows] = True
         return super().forward(batch)
 
 
-def tenth(name: str) -> Method:
+def tenth(name: str) -> base.Method:
     method = METHODS[name]
     return replace(method, loss=lambda spec: Tenth(method.loss(spec)))
 
 
-def correct_pools(bank: FeatureBank) -> tuple[Batches, None]:
+def correct_pools(bank: base.FeatureBank) -> tuple[base.Batches, None]:
     """The pools of MOM without positives of other classes and negatives of the same class."""
     classes, correct = bank.classes, []
     for anchor, positives, negatives, weights in mine_pools(bank):
@@ -95,39 +82,41 @@ def correct_pools(bank: FeatureBank) -> tuple[Batches, None]:
     return partial(triplet_batches, correct), None
 
 
-def srpml(sampler: Sampler) -> Method:
+def srpml(sampler: base.Sampler) -> base.Method:
     return replace(METHODS["srpml"], sampler=sampler)
 
 
-def agreed_labels(bank: FeatureBank, n_levels: int = 2) -> np.ndarray:
+def agreed_labels(bank: base.FeatureBank, n_levels: int = 2) -> np.ndarray:
     """One label per group of images that AAS joins by each of two random halves of the features."""
     order = np.random.default_rng(bank.seed).permutation(bank.features.shape[1])
     halves = [unit_rows(bank.features[:, half]) for half in np.array_split(order, 2)]
-    found = [aas_labels(replace(bank, features=half), n_levels) for half in halves]
+    found = [base.aas_labels(replace(bank, features=half), n_levels) for half in halves]
     return np.unique(np.stack(found), axis=1, return_inverse=True)[1].ravel()
 
 
-def two_view_sampler(labels: np.ndarray) -> tuple[Batches, Indices]:
+def two_view_sampler(labels: np.ndarray) -> tuple[base.Batches, Indices]:
     """Half of the images by label, four per label, half at random; all in two views."""
 
-    def batches(rng: np.random.Generator, n_views: int, batch_size: int) -> Iterator[BatchIndices]:
+    def batches(
+        rng: np.random.Generator, n_views: int, batch_size: int
+    ) -> Iterator[base.BatchIndices]:
         n_images = batch_size // 2
         for rows in batch_sampler(labels, rng, n_images // 2, 4):
             others = np.setdiff1d(rng.permutation(len(labels))[:n_images], rows)
             images = np.concatenate([rows, rng.permutation(others)[: n_images - len(rows)]])
-            batch = in_two_views(images, n_views, rng)
+            batch = base.in_two_views(images, n_views, rng)
             yield replace(batch, labels=labels[batch.rows])
 
     return batches, labels
 
 
-def cross_fitted(problem: Problem) -> Method:
+def cross_fitted(problem: Problem) -> base.Method:
     """sRPML on labels before training; those of one half of the views select the other half."""
 
-    def sampler(bank: FeatureBank) -> tuple[Batches, Indices]:
+    def sampler(bank: base.FeatureBank) -> tuple[base.Batches, Indices]:
         embedder, frozen = problem.start(bank.seed), problem.frozen
         halves = (mean_features(embedder, frozen[:, side::2]) for side in (0, 1))
-        sides = [label_sampler(aas_labels(replace(bank, features=x), 2)) for x in halves]
+        sides = [base.label_sampler(base.aas_labels(replace(bank, features=x), 2)) for x in halves]
 
         def batches(rng: np.random.Generator, n_views: int, batch_size: int) -> Any:
             both = [side(rng, n_views, batch_size) for side, _ in sides]
@@ -141,24 +130,24 @@ def cross_fitted(problem: Problem) -> Method:
     return replace(METHODS["srpml"], sampler=sampler, mines_once=True)
 
 
-def agreed(n_levels: int) -> Sampler:
-    return lambda bank: label_sampler(agreed_labels(bank, n_levels))
+def agreed(n_levels: int) -> base.Sampler:
+    return lambda bank: base.label_sampler(agreed_labels(bank, n_levels))
 
 
-def two_views(labels: Callable[[FeatureBank], np.ndarray]) -> Sampler:
+def two_views(labels: Callable[[base.FeatureBank], np.ndarray]) -> base.Sampler:
     return lambda bank: two_view_sampler(labels(bank))
 
 
-RECIPES: dict[str, Method] = {
+RECIPES: dict[str, base.Method] = {
     "views alone": replace(METHODS["srpml"], loss=lambda spec: Nothing()),
     "sRPML": METHODS["srpml"],
     "halves agree, two levels": srpml(agreed(2)),
     "halves agree, three levels": srpml(agreed(3)),
-    "two views": srpml(two_views(lambda bank: aas_labels(bank, 2))),
+    "two views": srpml(two_views(lambda bank: base.aas_labels(bank, 2))),
     "two views, halves agree, two levels": srpml(two_views(agreed_labels)),
     "two views, halves agree, three levels": srpml(two_views(lambda bank: agreed_labels(bank, 3))),
     CROSS_FITTED: METHODS["srpml"],  # completed by `cross_fitted`
-    "true classes": replace(srpml(class_sampler), uses_labels=True),
+    "true classes": replace(srpml(base.class_sampler), uses_labels=True),
     "NCE, a tenth of its loss": tenth("nce"),
     "NCE, memory from the first view": replace(METHODS["nce"], loss=FilledNCE),
     "Lifted, a tenth of its loss": tenth("lifted"),

@@ -31,12 +31,12 @@ def random_theta(weight, d, l, rng):
     return 0.5 * noise if noise.ndim == 1 else noise / np.sqrt(d)
 
 
-def blobs(seed=0, classes=8, per_class=25, d=20, spread=0.35):
+def blobs(seed=0, classes=8, per_class=25, d=20, spread=0.35, dtype=np.float64):
     """Labeled rows of well-defined clusters in all of R^d."""
     rng = np.random.default_rng(seed)
     centers = rng.standard_normal((classes, d))
     y = np.repeat(np.arange(classes), per_class)
-    return centers[y] + spread * rng.standard_normal((len(y), d)), y
+    return (centers[y] + spread * rng.standard_normal((len(y), d))).astype(dtype), y
 
 
 def classes_with_nuisance(classes=40, nuisance=4.0, per_class=12, d=32):

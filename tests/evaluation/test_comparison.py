@@ -20,8 +20,7 @@ FAST = ("raw", "pca", "random", "lda")
 
 @pytest.fixture(scope="module")
 def data():
-    X, y = blobs(classes=10, per_class=12, d=16, spread=0.7)
-    return X.astype(np.float32), y
+    return blobs(classes=10, per_class=12, d=16, spread=0.7, dtype=np.float32)
 
 
 @pytest.fixture(scope="module")

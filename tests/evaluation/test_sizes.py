@@ -12,8 +12,7 @@ from tests.problems import blobs
 
 @pytest.fixture(scope="module")
 def data():
-    X, y = blobs(classes=20, per_class=25, d=80, spread=0.5)
-    return X.astype(np.float32), y
+    return blobs(classes=20, per_class=25, d=80, spread=0.5, dtype=np.float32)
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,7 @@ from tests.problems import blobs
 
 @pytest.fixture(scope="module")
 def data():
-    X, y = blobs(classes=5, per_class=20, d=8)
-    return X.astype(np.float32), y
+    return blobs(classes=5, per_class=20, d=8, dtype=np.float32)
 
 
 @pytest.fixture(scope="module")

@@ -32,6 +32,13 @@ def lone_row(chrome: Chrome, map_number: int) -> int:
     return int(chrome.js(script, map_number))
 
 
+def open_at_a_point(chrome: Chrome, report: str, map_number: int) -> tuple[int, tuple[float, float]]:
+    """Open the page; return a row and where its point is on a map."""
+    chrome.open(report)
+    row = lone_row(chrome, map_number)
+    return row, place_of(chrome, map_number, row)
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_fits_the_window_with_the_verdict_first(chrome: Chrome, report: str, width: int) -> None:
     chrome.size(width, 844, touch=width < 500)
@@ -44,9 +51,8 @@ def test_fits_the_window_with_the_verdict_first(chrome: Chrome, report: str, wid
 
 
 def test_a_click_marks_the_item_in_both_maps(chrome: Chrome, report: str, sample: Sample) -> None:
-    chrome.open(report)
-    row = lone_row(chrome, 0)
-    chrome.click_at(LEFT, *place_of(chrome, 0, row))
+    row, place = open_at_a_point(chrome, report, 0)
+    chrome.click_at(LEFT, *place)
     chrome.until("rpmlMaps.every((map) => map.selected === arguments[0])", row)
     assert sample.ids[row] in chrome.text("#card")
     assert sample.labels[row] in chrome.text("#card")
@@ -54,9 +60,8 @@ def test_a_click_marks_the_item_in_both_maps(chrome: Chrome, report: str, sample
 
 
 def test_pointing_shows_the_item_in_both_maps(chrome: Chrome, report: str, sample: Sample) -> None:
-    chrome.open(report)
-    row = lone_row(chrome, 1)
-    chrome.move_to(RIGHT, *place_of(chrome, 1, row))
+    row, place = open_at_a_point(chrome, report, 1)
+    chrome.move_to(RIGHT, *place)
     chrome.until("rpmlMaps.every((map) => map.hover === arguments[0])", row)
     assert sample.ids[row] in chrome.text("#card")
     chrome.move_to("h2#maps-title", 2, 2)
