@@ -32,7 +32,9 @@ def lone_row(chrome: Chrome, map_number: int) -> int:
     return int(chrome.js(script, map_number))
 
 
-def open_at_a_point(chrome: Chrome, report: str, map_number: int) -> tuple[int, tuple[float, float]]:
+def open_at_a_point(
+    chrome: Chrome, report: str, map_number: int
+) -> tuple[int, tuple[float, float]]:
     """Open the page; return a row and where its point is on a map."""
     chrome.open(report)
     row = lone_row(chrome, map_number)
