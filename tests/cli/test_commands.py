@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rpml import RPML, AuthorityAscentShift
+from rpml import RPML, AuthorityAscentShift, recommend
 from rpml import __version__ as version
 from rpml.cli.app import GROUPS, app
 from rpml.cli.command import exit_code, sentence
@@ -346,6 +346,13 @@ def test_bytes_choose_the_dimensions_and_the_code(rpml, shared, tmp_path):
         refused = rpml.refused("fit", x, "--bytes", 4, *own.split(), "-o", tmp_path / "m.rpml")
         assert f"--bytes does not go with {own.split('=')[0].removesuffix(' 4')}" in refused
     assert "No code of 900 bytes fits" in rpml.refused("recommend", x, "--bytes", 900)
+
+
+def test_the_command_and_python_fit_the_same_codes(rpml, shared, tmp_path):
+    X, model = np.load(shared / "x.npy"), tmp_path / "small.rpml"
+    rpml("fit", shared / "x.npy", "--bytes", 4, "--seed", 5, "-o", model)
+    here = recommend(X, bytes=4, random_state=5).fit(X).transform(X, output="pq")
+    np.testing.assert_array_equal(RPML.load(model).transform(X, output="pq"), here)
 
 
 def test_bytes_are_spent_with_what_is_known(rpml, tmp_path):

@@ -125,7 +125,8 @@ class ResumableFit(ResumableRun):
             stopped = "on request" in model.message_
             if self.code_bytes is not None:
                 rows = data.values if self.code_rows is None else self.code_rows
-                model.learn_codebooks(rows, self.code_bytes)
+                seed = model.random_state if isinstance(model.random_state, int) else 0
+                model.learn_codebooks(rows, self.code_bytes, random_state=seed)
             if data.feature_names is not None:
                 model.feature_names_in_ = as_ids(data.feature_names)
             data.check_unchanged()

@@ -270,10 +270,12 @@ def recommend_size(
     y: ArrayLike | None = None,
     known: Json | None = None,
     random_state: int = 0,
+    others: Sequence[int] = BYTES,
 ) -> SizeRecommendation:
     """Recommend dimensions and a code; see `rpml.recommend`.
 
-    `known` may have the nuisance and the queries, with which RPML is fitted.
+    `known` may have the nuisance and the queries, with which RPML is fitted; `others` are sizes
+    that the table lists besides `n_bytes`.
     """
     if (n_bytes is None) == (keep is None):
         raise ValueError("Give either bytes, or the share to keep.")
@@ -287,7 +289,7 @@ def recommend_size(
     raw = fits.search.raw_figures()
     # of what a code keeps of the raw vectors
     kept, whole = ("recall@1", raw["recall@1"]) if judged == "recall@1" else ("neighbors_kept", 1.0)
-    sizes = sorted({*BYTES, n_bytes}) if n_bytes is not None else (*BYTES, *LARGER)
+    sizes = sorted({*others, n_bytes}) if n_bytes is not None else (*BYTES, *LARGER)
     table: list[Row] = []
     for size in sizes:
         table += fits.product_code(size, judged)

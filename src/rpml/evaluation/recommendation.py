@@ -13,6 +13,7 @@ clearly better.
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -109,8 +110,10 @@ def recommend(
     if bytes is not None or keep is not None:
         if n_components is not None:
             raise ValueError("bytes and keep choose the dimensions: leave out n_components.")
-        seed = int(check_random_state(random_state).randint(2**31 - 1))
-        return recommend_size(X, bytes, keep=keep, y=y, known=known, random_state=seed)
+        seed = random_state  # an integer is that of `rpml fit --bytes`, too
+        if not isinstance(seed, Integral):
+            seed = check_random_state(seed).randint(2**31 - 1)
+        return recommend_size(X, bytes, keep=keep, y=y, known=known, random_state=int(seed))
     found, fits = _recommend(X, n_components, methods, random_state, {"y": y, **known})
     if found.choice in ("raw", REFERENCE):
         return found

@@ -244,7 +244,8 @@ def check_left_open(method: MethodOptions, model: RPML) -> None:
 
 def choose_code(X: Any, n_bytes: int, seed: int, inputs: Json) -> tuple[Any, Array]:
     """Return the advice for a number of bytes, and the rows to learn codebooks from."""
-    from rpml.evaluation.recommendation import recommend
+    from rpml.estimator.knowledge import fit_knowledge
+    from rpml.evaluation.codes import recommend_size
 
     known: Json = {name: inputs.get(name) for name in ("nuisance", "queries")}
     if "cluster" in inputs:
@@ -252,7 +253,8 @@ def choose_code(X: Any, n_bytes: int, seed: int, inputs: Json) -> tuple[Any, Arr
         X = X[rows]
         if known["nuisance"] is not None:
             known["nuisance"] = known["nuisance"][rows]
-    return recommend(X, bytes=n_bytes, random_state=seed, **known), X
+    known = fit_knowledge(X, **known)
+    return recommend_size(X, n_bytes, known=known, random_state=seed, others=()), X
 
 
 def outcome_fields(model: RPML, data: Features, inputs: Json, fields: Json) -> Json:
