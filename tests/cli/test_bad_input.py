@@ -207,3 +207,10 @@ def test_an_unknown_kind_of_file_is_named_by_inspect(rpml, tmp_path):
     (tmp_path / "x.arrow").write_bytes(b"ARROW1" + bytes(100))
     told = rpml.refused("inspect", tmp_path / "x.arrow")
     assert "neither a model nor an index; vectors are read from .npy" in told
+
+
+@pytest.mark.parametrize("command", ["fit x.npy", "embed model.rpml x.npy", "cluster x.npy"])
+def test_an_empty_output_is_refused(rpml, shared, command):
+    name, *files = command.split()
+    refused = rpml.refused(name, *(shared / file for file in files), "-o", "")
+    assert "--output is empty: give the name of a file" in refused

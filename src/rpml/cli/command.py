@@ -156,6 +156,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = partial(_show_warning, bool(options.get("quiet")))
+                if options.get("output") == "":  # which would be this folder
+                    raise InputError("--output is empty: give the name of a file")
                 function(**options)
         except (typer.Exit, typer.Abort):
             raise

@@ -5,7 +5,7 @@ import pytest
 
 from rpml import RPML
 from rpml.cli.commands.fit import SupervisionOptions
-from rpml.cli.options import parse_names
+from rpml.cli.options import parse_names, parse_numbers
 from rpml.cli.options.knowledge import read_nuisance_columns
 from rpml.cli.options.reading import LabeledReadingOptions
 from rpml.evaluation.protocol import from_file
@@ -66,3 +66,7 @@ def test_labels_of_a_benchmark(folder):
 )
 def test_names_are_separated_by_commas(text: str | None, names: list[str] | None) -> None:
     assert parse_names(text) == names
+
+
+def test_a_number_that_is_repeated_counts_once() -> None:
+    assert parse_numbers("--bytes", "8, 16,8") == [8, 16]

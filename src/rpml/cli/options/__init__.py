@@ -149,7 +149,7 @@ def check_choice(option: str, name: str | None, choices: Iterable[str]) -> None:
 def parse_numbers(option: str, text: str) -> list[int]:
     if not re.fullmatch(r"\s*[1-9]\d*\s*(,\s*[1-9]\d*\s*)*", text):
         raise InputError(f"{option} must be positive integers such as 8 or 8,16,32, got {text!r}")
-    return [int(number) for number in text.split(",")]
+    return list(dict.fromkeys(int(number) for number in text.split(",")))
 
 
 def parse_settings(
