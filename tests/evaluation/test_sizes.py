@@ -75,7 +75,7 @@ def test_labels_choose_the_dimensions_of_the_highest_recall():
     X, y = blobs(classes=20, per_class=25, d=80, spread=2.5)
     fits = codes._trial(X, y, {}, 0)
     recall = {size: fits.measure(size, "pq", 8)["recall@1"] for size in (32, 64, 80)}
-    found = recommend_size(X, 8, y=y)
+    found = rpml.recommend(X, bytes=8, y=y)
     row = next(row for row in found.table if row["bytes"] == 8)
     assert row["recall@1"] == max(recall.values()) > min(recall.values())
     assert row["recall@1"] == recall[found.n_components]
@@ -85,7 +85,7 @@ def test_without_labels_the_fit_tells_the_dimensions(data):
     X = data[0]
     fits = codes._trial(X, None, {}, 0)
     learned = codes.has_learned_axes(fits.fit(80))
-    for row in recommend_size(X, 8).table[:-1]:
+    for row in rpml.recommend(X, bytes=8).table[:-1]:
         usual = codes.product_size(row["bytes"], learned)
         assert (row["dim"], row["code"]) == (min(80, usual), "pq")
 
@@ -118,10 +118,10 @@ def test_the_trials_and_the_fit_use_what_is_known():
 
 def test_the_fewest_bytes_that_keep_enough(data):
     X, y = data
-    found = recommend_size(X, keep=0.9, y=y)
+    found = rpml.recommend(X, keep=0.9, y=y)
     assert found.n_bytes == 8
     assert [row["bytes"] for row in found.table] == [8, 320]
-    much = recommend_size(X, keep=1.0)
+    much = rpml.recommend(X, keep=1.0)
     assert much.n_bytes == max(row["bytes"] for row in much.table[:-1])
     assert "keeps 100%; this one keeps the most" in str(much)
 

@@ -267,15 +267,14 @@ def recommend_size(
     n_bytes: int | None = None,
     *,
     keep: float | None = None,
-    y: ArrayLike | None = None,
     known: Json | None = None,
     random_state: int = 0,
     others: Sequence[int] = BYTES,
 ) -> SizeRecommendation:
     """Recommend dimensions and a code; see `rpml.recommend`.
 
-    `known` may have the nuisance and the queries, with which RPML is fitted; `others` are sizes
-    that the table lists besides `n_bytes`.
+    `known` may have the nuisance and the queries, with which RPML is fitted, and the labels `y`;
+    `others` are sizes that the table lists besides `n_bytes`.
     """
     if (n_bytes is None) == (keep is None):
         raise ValueError("Give either bytes, or the share to keep.")
@@ -283,7 +282,8 @@ def recommend_size(
         raise ValueError(f"bytes={n_bytes!r} must be an integer of at least 1.")
     if keep is not None and not 0 <= keep <= 1:
         raise ValueError(f"keep={keep} must lie in [0, 1].")
-    known = known or {}
+    known = dict(known or {})
+    y = known.pop("y", None)
     fits = _trial(X, y, known, random_state)
     judged = "neighbors_kept" if "queries" in known else None if y is None else "recall@1"
     raw = fits.search.raw_figures()

@@ -113,7 +113,8 @@ def recommend(
         seed = random_state  # an integer is that of `rpml fit --bytes`, too
         if not isinstance(seed, Integral):
             seed = check_random_state(seed).randint(2**31 - 1)
-        return recommend_size(X, bytes, keep=keep, y=y, known=known, random_state=int(seed))
+        known |= {"y": y}
+        return recommend_size(X, bytes, keep=keep, known=known, random_state=int(seed))
     found, fits = _recommend(X, n_components, methods, random_state, {"y": y, **known})
     if found.choice in ("raw", REFERENCE):
         return found
