@@ -1,6 +1,7 @@
 """cluster, evaluate, inspect, recommend, and what all commands share."""
 
 import errno
+import inspect
 import json
 import re
 import shlex
@@ -8,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numba.core.codegen
 import numpy as np
 import pytest
 
@@ -377,6 +379,12 @@ def test_a_deleted_current_folder_is_named(rpml, tmp_path, shared, monkeypatch):
     monkeypatch.chdir(gone)
     gone.rmdir()
     assert "current folder" in rpml.refused("fit", shared / "x.npy", "-o", "m.rpml", "-q")
+
+
+def test_ctrl_c_while_numba_compiles_is_an_interruption():
+    error = RuntimeError("no compiled object yet for <Library 'f' at 0x7f>")
+    assert "no compiled object yet" in inspect.getsource(numba.core.codegen)
+    assert (exit_code(error), sentence(error)) == (130, "interrupted")
 
 
 def test_a_read_only_file_system_is_a_mistake_of_the_user():

@@ -216,7 +216,7 @@ def _usage_errors(as_json: bool) -> Iterator[None]:
 
 def exit_code(error: BaseException) -> int | None:
     """Return the exit code of an exception, or None if it should be raised as it is."""
-    if isinstance(error, KeyboardInterrupt | Interrupted):
+    if isinstance(error, Interrupted) or _is_interrupt(error):
         return INTERRUPTED
     if isinstance(error, WriteError) or type(error).__name__ == "LinAlgError":
         return FAILED
@@ -229,8 +229,14 @@ def exit_code(error: BaseException) -> int | None:
     return FAILED if isinstance(error, Exception) else None
 
 
+def _is_interrupt(error: BaseException) -> bool:
+    """Whether it is Ctrl-C, which numba loses while it compiles."""
+    lost = isinstance(error, RuntimeError) and "no compiled object yet" in str(error)
+    return lost or isinstance(error, KeyboardInterrupt)
+
+
 def sentence(error: BaseException) -> str:
-    if isinstance(error, KeyboardInterrupt):
+    if _is_interrupt(error):
         return "interrupted"
     if isinstance(error, MemoryError):
         return f"not enough memory: {one_line(error)}".rstrip(": ")
