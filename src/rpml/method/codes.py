@@ -285,6 +285,7 @@ def centroid_search(axes: int) -> Callable[..., None]:
     return nearest_centroids
 
 
+@single_blas_thread()
 def learn_codebooks(Y: Array, n_bytes: int, rng: np.random.Generator) -> ProductCodec:
     """Learn 256 centroids per group of axes by k-means on embedded rows, and a rotation.
 
