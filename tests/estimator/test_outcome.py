@@ -36,8 +36,10 @@ def test_a_fit_that_is_pca_searches_clusters_and_draws_nothing(rows):
     assert (model.n_iter_, model.converged_, model.n_samples_) == (0, True, len(rows))
 
 
-def test_pca_may_subtract_a_part_of_the_mean(rows, tmp_path):
-    whole, half = (RPML(6, center=c, random_state=0).fit(rows + 2) for c in (1.0, 0.5))
+@pytest.mark.parametrize("whiten", ["auto", 0])
+def test_pca_may_subtract_a_part_of_the_mean(rows, tmp_path, whiten):
+    settings = {"whiten": whiten, "random_state": 0}
+    whole, half = (RPML(6, center=c, **settings).fit(rows + 2) for c in (1.0, 0.5))
     assert half.outcome_ == "PCA"
     np.testing.assert_array_equal(half.preprocessing_.mean, 0.5 * whole.preprocessing_.mean)
     np.testing.assert_array_equal(half.preprocessing_.matrix, whole.preprocessing_.matrix)

@@ -140,6 +140,8 @@ def describe_outcome(model: RPML) -> str:
     """Explain what the fit came to in words."""
     choice, rows = model.whitening_, "unit-length rows" if model.normalize_input else "the rows"
     pca, trained = f"PCA of {rows}", ", then trained on triplets" if model.n_iter_ else ""
+    if model.center < 1 and (model.whiten == 0 or (choice is not None and not choice.whitens)):
+        pca += f", {model.center:.0%} of the mean subtracted"
     if choice is None:
         return f"{pca}, whitened as set{trained}" if model.whiten else f"{pca}{trained}"
     kinds = [_SIMILAR.get(source, "similar rows") for source in choice.source.split(" and ")]
@@ -148,8 +150,6 @@ def describe_outcome(model: RPML) -> str:
         return f"learned axes: directions {differ} count less{trained}"
     if choice.whitens:
         return f"{pca}, with the axes {differ} scaled down{trained}"
-    if model.center < 1:
-        pca += f", {model.center:.0%} of the mean subtracted"
     return f"{pca}{trained}" if trained else f"{pca}: the rows support nothing better"
 
 

@@ -73,9 +73,9 @@ class RPML(
         that power of its standard deviation: 0 is PCA, 1 is whitening; such a fit trains only if
         training="always". None leaves the rows unchanged and always trains, as the paper does.
     center : float, default=1.0
-        Share of the mean that is subtracted where the outcome is "PCA". Less keeps more of the raw
-        neighbors, and keeps queries that look different nearer to documents; `rpml.recommend`
-        takes 0.5 for codes.
+        Share of the mean that is subtracted where nothing is whitened: whiten=0, or "auto" without
+        evidence. Less keeps more of the raw neighbors, and keeps queries that look different nearer
+        to documents; `rpml.recommend` takes 0.5 for codes.
     weight_ridge : float or None, default=0.01
         Ridge on the parameters of the weight function. Weights are divided by their mean, so they
         cannot collapse. None is the printed objective.

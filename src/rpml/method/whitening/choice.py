@@ -90,11 +90,13 @@ def choose_whitening(
         step = context.steps("whiten", 2 * count_blocks(X) + 1)  # mean, moments, the rest
         spectrum = principal_axes(X, unit, step=step)
     size = size_within(spectrum, X.shape, settings)
-    if not isinstance(settings.whiten, str):
+    if isinstance(settings.whiten, str):
+        found = whiten_by_scatter(X, inputs, spectrum, unit, size, context.rng("whiten"))
+    else:
         n_axes = min(max(256, 2 * size), len(spectrum.variances))
-        return Whitening(whitening(spectrum, float(settings.whiten), n_axes, unit, unit), None)
-    found = whiten_by_scatter(X, inputs, spectrum, unit, size, context.rng("whiten"))
-    if found.choice is None or found.choice.whitens:
+        exponent = float(settings.whiten)
+        found = Whitening(whitening(spectrum, exponent, n_axes, unit, unit), None)
+    if settings.whiten != 0 and (found.choice is None or found.choice.whitens):
         return found
     applied = found.preprocessing
     return replace(found, preprocessing=replace(applied, mean=settings.center * applied.mean))
